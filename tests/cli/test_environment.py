@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import signal
 import time
@@ -54,19 +53,6 @@ def test_a_signal_interrupts(signum: int) -> None:
     found = interrupted(lambda _: send(signum))
     assert found.signum == signum
     assert found.code == 128 + signum
-
-
-def test_it_waits_for_the_end_of_a_line() -> None:
-    written = []
-
-    def write(interrupts: Interrupts) -> None:
-        with interrupts.held():
-            send(signal.SIGTERM)
-            written.append("the whole line")
-        written.append("another line")
-
-    assert interrupted(write).signum == signal.SIGTERM
-    assert written == ["the whole line"]
 
 
 @pytest.mark.parametrize(("second", "waits"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)])
@@ -176,9 +162,3 @@ def test_messages_that_nobody_reads(error: Exception) -> None:
             raise error
 
     environment(stderr=Closed()).say("anything")
-
-
-def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((77, 20)))
-    assert environment(width=None).width == 77
-    assert environment(width=50).width == 50

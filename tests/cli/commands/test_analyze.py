@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import percentiles, question_names
+from kafkasniff.analysis import percentiles
 from kafkasniff.cli.environment import Exit
 from tests.analysis.exports import write_export
 from tests.analysis.tables import connection, exchange, partition, record
@@ -66,12 +66,6 @@ def test_missing_tables(tmp_path: Path) -> None:
     result = kafkasniff("analyze", "churn", folder)
     assert result.code == Exit.USAGE
     assert "needs the table connections" in result.err
-
-
-def test_the_list_as_json() -> None:
-    reported = kafkasniff("analyze", "--list", "--format", "json").objects
-    assert [one["question"] for one in reported] == list(question_names())
-    assert all(parameter["help"] for one in reported for parameter in one["parameters"])
 
 
 @pytest.mark.parametrize("question", one_in(2, ["topic", "record-sizes"]))

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import pipeline
 from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.craft.samples import producer
 from tests.craft.write import pcapng_bytes
-
-MESSAGES = 46
 
 
 def messages(result: Any) -> list[dict[str, Any]]:
@@ -35,38 +33,11 @@ def test_forms_of_bytes(capture: Path, option: str, wanted: dict[str, str]) -> N
     assert (record["key"] == "key-0") is (option == "auto")
 
 
-def test_records_can_be_omitted(capture: Path) -> None:
-    def batches(*options: str) -> list[dict[str, Any]]:
-        (line,) = messages(kafkasniff("decode", "--format", "json", *options, "--api", "0", "-c", 1, capture))
-        found: list[dict[str, Any]] = line["body"]["topic_data"][0]["partition_data"][0]["records"]["batches"]
-        return found
-
-    assert "records" in batches()[0]
-    assert "records" in batches("--records")[0]
-    (without,) = batches("--no-records")
-    assert "records" not in without
-    assert without["record_count"] == 3
-    assert {key: value for key, value in batches()[0].items() if key != "records"} == without
-
-
 def test_an_output_is_not_touched_when_the_capture_cannot_be_opened(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("precious")
     assert kafkasniff("decode", "-o", out, tmp_path / "missing.pcap").code == Exit.CAPTURE
     assert out.read_text() == "precious"
-
-
-def test_an_unfinished_file_is_reported_as_incomplete(
-    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: Any) -> None:
-        raise Interrupted(2)
-
-    monkeypatch.setattr("kafkasniff.sinks.jsonl.JsonSink.write", interrupted)
-    path = tmp_path / "out"
-    result = kafkasniff("decode", "--format", "json", "-o", path, capture)
-    assert result.code == 130
-    assert f"{path} is incomplete" in result.err
 
 
 def test_progress_is_shown_on_terminals_and_erased(capture: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
 from tests.craft.conversation import interleaved
 from tests.craft.samples import mixed
-from tests.craft.write import pcap_bytes, write_pcap, write_rotated
+from tests.craft.write import pcap_bytes, write_pcap
 from tests.test_hostile_strings import EVIL, harmless, packets, talk
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -119,15 +119,6 @@ def test_an_empty_capture(name: str, tmp_path: Path) -> None:
     assert result.err.splitlines()[-1] == "kafkasniff: no Kafka messages: the captures have no packets"
     assert EMPTY[name].format(path=path) in [*result.lines, ""]
     assert bool(result.out) == bool(EMPTY[name])
-
-
-def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
-    files = write_rotated(tmp_path, mixed())
-    (together,), (alone,) = run("stats", "--json", *files).objects, run("stats", "--json", capture).objects
-    # Packets are numbered per capture.
-    for answer in (together, alone):
-        del answer["sources"], answer["problems"][0]["first_packet"]
-    assert together == alone
 
 
 @pytest.mark.parametrize("name", one_in(4, OTHERS, 2))

@@ -52,19 +52,6 @@ def test_count_ends_it_without_waiting(wire: Wire) -> None:
     assert not wire.stopped.is_set()
 
 
-@pytest.mark.parametrize("options", [("--errors",), ("--filter", 'error != "NONE"')])
-def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--format", "json", *options, "--duration", "50ms")
-    assert [item["type"] for item in result.objects if item["type"] != "problem"] == ["request", "response"]
-    assert "2 shown" in result.err
-
-
-def test_rows_of_fields(wire: Wire) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--fields", "exchange,api", "-c", "3")
-    assert result.text == "1\tApiVersions\n2\tApiVersions\n3\tMetadata\n"
-    assert "3 exchanges shown" in result.err
-
-
 def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:
     wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")

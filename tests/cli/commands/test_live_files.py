@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -72,53 +69,6 @@ def test_the_file_decodes_to_what_was_printed(interfaces: Interfaces, tmp_path: 
     assert f"kafkasniff: {kept} packets in {path}: " in result.err
     assert "not Kafka" not in again.err
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_rotation(interfaces: Interfaces, tmp_path: Path) -> None:
-    live("-q", "-w", tmp_path / "whole")
-    result = live("-w", tmp_path / "kept", "-C", "2k", "-W", "100")
-    names = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("kept"))
-    assert names[:2] == ["kept00", "kept01"]
-    assert len(names) > 5
-    assert [packet for name in names for packet in captured(tmp_path / name)] == captured(tmp_path / "whole")
-    assert f"packets in {tmp_path / 'kept00'} and {len(names) - 1} more: " in result.err
-    again = kafkasniff("decode", "--format", "json", *(tmp_path / name for name in names))
-    assert without_numbers(again.objects) == without_numbers(result.objects)
-
-
-def test_losses_are_in_the_file(interfaces: Interfaces, tmp_path: Path) -> None:
-    interfaces.lost = 7
-    live("-q", "-w", tmp_path / "kept")
-    again = kafkasniff("decode", "--format", "json", tmp_path / "kept")
-    (reported,) = [one for one in again.objects if one.get("kind") == "capture-loss"]
-    assert "7 packets of interface 0 (eth0) were lost" in reported["detail"]
-
-
-def test_a_full_disk(interfaces: Interfaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capturing continues; the file has only whole packets."""
-    real, calls = os.write, 0
-
-    def full(descriptor: int, data: memoryview) -> int:
-        nonlocal calls
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return real(descriptor, data)  # the source wakes itself by a pipe
-        calls += 1
-        if calls > 4:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(descriptor, data)
-
-    whole = live("-w", tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.capture.write.output_files.os.write", full)
-        result = live("-w", tmp_path / "kept")
-    assert result.code == Exit.UNAVAILABLE
-    assert result.err.count("No space left on device") == 1
-    assert f"kafkasniff: cannot write {tmp_path / 'kept'}: No space left on device" in result.err
-    assert result.out == whole.out
-    kept, every = captured(tmp_path / "kept"), captured(tmp_path / "whole")
-    assert 0 < len(kept) < len(every)
-    assert kept == every[: len(kept)]
-    assert kafkasniff("decode", tmp_path / "kept").code == 0
 
 
 def test_missing_packets_are_reported(interfaces: Interfaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from tests.cli.console import kafkasniff
-from tests.craft.write import write_pcap
-from tests.tls.endpoints import Pair, kafka_talk, packets_of
 
 
 def answered(*arguments: object, **options: Any) -> dict[str, Any]:
@@ -30,13 +28,6 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert one.pop("sources") == [str(capture)]
     assert other.pop("sources") == [str(folder)]
     assert one == other
-
-
-def test_a_key_log(tmp_path: Path) -> None:
-    made = Pair().talk(kafka_talk(5))
-    path, keys = write_pcap(tmp_path / "tls.pcap", packets_of(made.flights)), tmp_path / "keys.log"
-    keys.write_bytes(made.key_log)
-    assert answered(path, "--keylog", keys)["exchanges"]["requests"] == len(kafka_talk(5)) // 2
 
 
 @pytest.mark.extended

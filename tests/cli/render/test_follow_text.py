@@ -9,7 +9,7 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from kafkasniff.text.printable import printable
 from tests.analysis.exports import write_export
-from tests.analysis.follow.test_follow import commit, exchange, fetch, fetched, partition, produce, produced
+from tests.analysis.follow.test_follow import exchange, fetch, fetched, partition
 from tests.analysis.tables import Row
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
@@ -21,32 +21,6 @@ def text(folder: Path, exchanges: list[Row], records: list[Row], *arguments: str
     result = kafkasniff("follow", "--key", "k", *arguments, export, width=width)
     assert (result.code, result.err) == (Exit.OK, "")
     return result.text
-
-
-def test_what_is_missing(tmp_path: Path) -> None:
-    lost = text(tmp_path / "lost", [produce(1, 0)], [produced(1, 0)])
-    assert "orders-0  key k, value 5 B" in lost
-    assert "no response: the connection ended  1/1" in lost
-    assert lost.splitlines()[-2:] == [
-        "  offset unknown: no acknowledgement and no delivery show it",
-        "  not delivered by the end of the capture",
-    ]
-    exchanges = [
-        produce(1, 0, 17),
-        fetch(1, 1, 12, "early"),
-        fetch(2, 1, 20, "late"),
-        *(fetch(number, number, offset, "passing") for number, offset in ((3, 16), (4, 18))),
-        commit(2, 4, 0, "passing", "g"),
-        commit(3, 4, 18, "elsewhere", "h"),
-    ]
-    found = text(tmp_path / "absent", exchanges, [produced(1, 0)])
-    assert "committed by group h: 18, its delivery is not in the capture  3/3" in found
-    assert found.splitlines()[-4:] == [
-        "  not delivered by the end of the capture",
-        "  group g: fetches on both sides of it, but no response has it: compacted, deleted, or not captured",
-        "  early (10.0.0.5): not delivered by the end, it fetches from offset 12",
-        "  late (10.0.0.5): fetches only later offsets, at the end 20",
-    ]
 
 
 def test_many_deliveries(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import nothing_selected
-from kafkasniff.model import Exchange, Summary
+from kafkasniff.model import Exchange
 from tests.choice import one_in
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
@@ -110,11 +110,6 @@ def test_a_broken_capture_may_hold_more(tmp_path: Path) -> None:
         assert run(name, "--topic", "nosuch", path).code == Exit.BROKEN, name
 
 
-def test_both_sides_of_a_comparison(capture: Path) -> None:
-    line = said(kafkasniff("diff", "-q", "--topic", "öre", capture, SEVERAL))
-    assert line.startswith(f"{SEVERAL}: no exchange matches topic öre; topics: ")
-
-
 @pytest.mark.extended
 def test_an_export(capture: Path, tmp_path: Path) -> None:
     folder, without = tmp_path / "out", tmp_path / "without"
@@ -144,17 +139,3 @@ def test_bounds(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(nothing_selected, "MAX_VALUES", 1)
     line = said(kafkasniff("stats", "-q", "--topic", "nosuch", capture))
     assert "topics: orders; there are more" in line
-
-
-@pytest.mark.parametrize(
-    ("summary", "shown", "expected"),
-    [
-        (Summary(), None, "no packets arrived"),
-        (Summary(packets=3), None, "no Kafka messages arrived"),
-        (Summary(packets=3, requests=1), 0, "no message matched the filters"),
-        (Summary(packets=3, requests=1), 1, None),
-        (Summary(packets=3, responses=1), None, None),
-    ],
-)
-def test_the_end_of_a_live_capture(summary: Summary, shown: int | None, expected: str | None) -> None:
-    assert nothing_selected.end_without_messages(summary, shown) == expected

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import notifying
 from kafkasniff.cli.running.notifying import MAX_NOTICES, Notifier, take_notifier
 from kafkasniff.live.snapshot import FindingRow, Findings
-from tests.cli.console import kafkasniff
 
 
 class Found:
@@ -106,19 +104,3 @@ def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 def test_the_number_is_bounded() -> None:
     lines = printed(made(execute="true", on="note"), Found(*(row(str(number), "note") for number in range(300))))
     assert lines == [f"more than {MAX_NOTICES} findings: --exec and --webhook do not get later ones"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--webhook", "ftp://x"), "--webhook needs an address such as"),
-        (("--webhook", "http://x:99999"), "--webhook needs an address such as"),
-        (("--webhook", "http://me:secret@x"), "no password in the address"),
-        (("--exec", "true", "--on", "never"), "--exec and --webhook need findings"),
-    ],
-)
-def test_misuse(options: tuple[str, ...], message: str) -> None:
-    done = kafkasniff("live", "-i", "lo", *options)
-    assert done.code == Exit.USAGE
-    assert message in done.err
-    assert "secret" not in done.err

@@ -98,18 +98,3 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     assert rows == ["1"]
     rows = kafkasniff("decode", "-q", "--fields", "correlation_id", found / "packets.pcapng").lines
     assert rows == list(map(str, range(1, 400)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--cases", "x"), "--cases needs --recorder DURATION"),
-        (("--on", "error"), "--on needs --recorder, --exec or --webhook"),
-        (("--recorder", "10ms"), "--recorder: at least 1 s"),
-        (("--recorder", "5m", "--write", "x"), "--recorder and --write cannot be combined"),
-    ],
-)
-def test_misuse(options: tuple[str, ...], message: str) -> None:
-    done = kafkasniff("live", "-i", "lo", *options)
-    assert done.code == Exit.USAGE
-    assert message in done.err
