@@ -27,17 +27,6 @@ def test_text_is_escaped() -> None:
     assert labels(node)[2] == "list [2]"
 
 
-def test_many_children_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHILDREN", 3)
-    node = BodyNode("list", "list", list(range(11)), None)
-    parts = list(children(node))
-    assert [part.label for part in parts] == ["[0] … [8]", "[9] … [10]"]
-    assert [child.label for child in children(parts[0])] == ["[0] … [2]", "[3] … [5]", "[6] … [8]"]
-    assert [child.path for child in children(parts[1])] == ["list[9]", "list[10]"]
-    node = BodyNode("body", "", {"a": 1, "b": 2, "c": 3, "d": 4}, None)
-    assert [child.label for part in children(node) for child in children(part)] == ["a: 1", "b: 2", "c: 3", "d: 4"]
-
-
 def test_long_values_are_cut_in_labels_and_bounded_in_searches() -> None:
     node = next(children(BodyNode("body", "", {"value": b"x" * 1000 + b"\x1b end"}, None)))
     assert "end" not in node.label

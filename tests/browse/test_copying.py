@@ -7,7 +7,6 @@ import shlex
 
 import pytest
 
-from kafkasniff.browse import copying as module
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.copying import copies
 from kafkasniff.browse.index import Row
@@ -77,13 +76,3 @@ def test_secrets_are_blank() -> None:
     assert b"alice-secret" in exchange.request.frame
     assert len(texts["request in hex"]) == 2 * exchange.request.size
     assert "SaslAuthenticate" in run(texts["request as a decode-bytes command"])
-
-
-def test_forms_that_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ARGUMENT", 200)
-    exchange, row, texts = texts_of("java-errors", "Produce", "MESSAGE_TOO_LARGE")
-    assert "request in hex" in texts
-    assert "request as a decode-bytes command" not in texts
-    assert "response as a decode-bytes command" in texts
-    # Without captures there is no command that decodes them.
-    assert "decode command" not in [one.title for one in copies(exchange, row, Commands())]

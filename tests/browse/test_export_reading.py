@@ -8,8 +8,6 @@ import pytest
 
 from kafkasniff.browse.following import followed
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.errors import UsageError
-from kafkasniff.filters.expression import parse_filter
 from tests.browse.opened import capture, exported, fill, never, rows_of
 from tests.choice import one_in
 
@@ -77,12 +75,3 @@ def test_filters() -> None:
         index, wanted = fill(exported("java-errors")[0], expression), fill(capture("java-errors"), expression)
         assert 0 < len(index) < 49
         assert comparable(index).keys() == comparable(wanted).keys(), expression
-
-
-def test_filters_that_an_export_cannot_answer() -> None:
-    reading, _ = exported("java-errors", "--no-json")
-    assert len(fill(reading)) == 49
-    assert {row.subject for row in rows_of(fill(reading))} >= {"errors", "no-such-topic"}
-    for expression in ("exchange == 3", 'api == "Fetch"'):
-        with pytest.raises(UsageError):
-            reading.fill(ExchangeIndex(), parse_filter(expression), stopped=never, progress=lambda *_: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import threading
 from pathlib import Path
 
 import pytest
@@ -55,21 +54,6 @@ def test_a_file_is_followed_to_its_end(tmp_path: Path) -> None:
     assert found is not None
 
 
-def test_following_stops(tmp_path: Path) -> None:
-    path = tmp_path / "grown.pcap"
-    path.write_bytes(CAPTURE.read_bytes())
-    capture = _Appended(path)
-    reading = CaptureReading((str(path),), dict, None, capture)
-    index, stop = ExchangeIndex(), threading.Event()
-    options = {"stopped": stop.is_set, "progress": lambda *_: None, "follow": True}
-    thread = threading.Thread(target=reading.fill, args=(index, None), kwargs=options)
-    thread.start()
-    stop.set()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert capture.state.startswith("live, ")
-
-
 @pytest.mark.parametrize("suffix", ["", "gz"])
 def test_a_pipe(suffix: str) -> None:
     data = CAPTURE.read_bytes()
@@ -114,15 +98,3 @@ def test_a_live_capture_is_bounded_and_ends(tmp_path: Path, monkeypatch: pytest.
     assert capture.state.endswith("nothing further is read · 7 lost")
     capture.close()
     assert path.exists()
-
-
-@pytest.mark.extended
-def test_a_capture_that_cannot_begin(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    command = ["kafkasniff", "live", "-q", "-i", "no-such-interface", f"--write={folder}/x"]
-    capture = LiveCapture(command, folder / "x", folder)
-    assert not capture.begin()
-    assert "no-such-interface" in capture.said
-    assert capture.exit_code
-    assert not folder.exists()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-import numpy as np
 import pytest
 
 import kafkasniff
 from kafkasniff.browse import index as module
 from kafkasniff.browse.index import COLUMNS, ExchangeIndex
-from kafkasniff.browse.packed_columns import MAX_PROBLEMS
-from kafkasniff.model import Exchange, Problem
+from kafkasniff.model import Exchange
 from tests.browse.opened import path_of, rows_of
 
 EXCHANGES = list(kafkasniff.read(path_of("java-errors")))
@@ -50,17 +47,6 @@ def test_rows_say_what_the_exchanges_say(filled: ExchangeIndex) -> None:
     assert {row.subject for row in rows_of(filled)} >= {"errors", "no-such-topic"}
 
 
-def test_missing_messages_and_many_problems() -> None:
-    exchange = next(one for one in EXCHANGES if one.request and one.request.api == "Produce" and one.response)
-    without = msgspec.structs.replace(exchange, response=None, latency_ns=None, status="unanswered")
-    [row] = rows_of(index_of([without]))
-    assert (row.response, row.latency, row.error) == (None, None, "unanswered")
-    assert rows_of(index_of([msgspec.structs.replace(without, request=None)])) == []
-    problems = [Problem("frame-incomplete", "cut")] * (MAX_PROBLEMS + 9)
-    [row] = rows_of(index_of([msgspec.structs.replace(exchange, problems=problems)]))
-    assert row.problems == MAX_PROBLEMS
-
-
 def test_order(filled: ExchangeIndex) -> None:
     for column in COLUMNS:
         for descending in (False, True):
@@ -72,13 +58,6 @@ def test_order(filled: ExchangeIndex) -> None:
             # Equal values stay in order.
             pairs = zip(values, values[1:], places, places[1:], strict=False)
             assert all(before < after for one, other, before, after in pairs if one == other), column
-
-
-def test_same(filled: ExchangeIndex) -> None:
-    for column in ("api", "connection", "client"):
-        like = getattr(filled.row(3), column)
-        same = [getattr(filled.row(place), column) == like for place in range(len(filled))]
-        assert filled.same(column, 3)(np.arange(len(filled))).tolist() == same
 
 
 def test_chunks(filled: ExchangeIndex, monkeypatch: pytest.MonkeyPatch) -> None:

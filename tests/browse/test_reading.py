@@ -62,14 +62,6 @@ def test_readings_for_jumps_leave_names_known() -> None:
     assert seen[-1] == (size, size)
 
 
-def test_it_stops() -> None:
-    reading, index = capture("java-errors"), ExchangeIndex()
-    reading.fill(index, None, stopped=lambda: True, progress=unseen)
-    assert len(index) == 0
-    whole = fill(reading)
-    assert reading.look(whole, whole.row(0), stopped=lambda: True) is None
-
-
 def test_broken_and_changed_captures(tmp_path: Path) -> None:
     data = path_of("java-errors").read_bytes()
     path = tmp_path / "cut.pcap"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import kafkasniff
@@ -70,41 +69,6 @@ def test_produced_records_have_the_offsets_that_consumers_see(capture: str) -> N
     both = [(seen[place], row.record["value"]) for place, row in zip(places, produced, strict=True) if place in seen]
     assert both
     assert all(one == other for one, other in both)
-
-
-def test_without_an_answer_a_produced_record_keeps_its_own_offset() -> None:
-    exchange = exchange_of("java-0.9", "Produce")
-    (first, *_) = records(msgspec.structs.replace(exchange, response=None))
-    assert first.offset == first.record["offset"]
-
-
-def test_forms() -> None:
-    one = row(key=b"\xff\0", value=b'{"b": [1, 2.50],"a":null}')
-    assert [one.cell("value", form) for form in module.FORMS] == [
-        '"{\\"b\\": [1, 2.50],\\"a\\":null}"',
-        '{"b":[1,2.50],"a":null}',
-        "7b 22 62 22 3a 20 5b 31 2c 20 32 2e 35 30 5d 2c 22 61 22 3a 6e 75 6c 6c 7d",
-    ]
-    assert [one.cell("key", form) for form in module.FORMS] == ["0xff00", "0xff00", "ff 00"]
-    assert '\n  "b": [\n    1,\n    2.50\n  ],\n' in whole(one, "JSON")
-    assert "0000  7b 22 62 22 3a 20 5b 31  {" in whole(one, "hex")
-    assert "key, 2 bytes:\n0000  ff 00 " in whole(one)
-    assert whole(row()).startswith("topic orders · partition 3\noffset 7 · time ")
-    assert "value: null" in whole(row(), "JSON")
-
-
-def test_records_of_internal_topics_are_shown_decoded() -> None:
-    exchanges = kafkasniff.read(ROOT / "captures" / "java-internal-topics.pcap")
-    one = next(one for exchange in exchanges for one in records(exchange) if "_value" in one.record)
-    assert '"type":' in one.cell("value", "JSON")
-    assert '"type":' in whole(one, "JSON")
-
-
-def test_headers() -> None:
-    one = row(value=b"x", headers=[{"key": "trace", "value": b"1\n2"}, {"key": b"\xff", "value": None}])
-    assert one.headers == 'trace="1\\x0a2" \\xff=null'
-    assert "header trace, 3 bytes:\n1\n2\n" in whole(one)
-    assert whole(one).endswith("header \\xff: null")
 
 
 @pytest.mark.parametrize("form", module.FORMS)

@@ -96,15 +96,6 @@ def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
     assert sys.getsizeof(session.topics) < 1_000
 
 
-@pytest.mark.parametrize(
-    "body",
-    [fetch(0, -1, {ORDERS: [0]}), {"topics": []}, {"session_id": 7}, fetch(8, 1), fetch(7, -1), fetch(7, 0)],
-    ids=["sessionless", "before KIP-227", "broken off", "not known", "closes", "begins anew"],
-)
-def test_requests_without_a_session(body: dict[str, Any]) -> None:
-    assert held(opened({ORDERS: [0]}), 2, body) is None
-
-
 def test_sessions_that_are_gone() -> None:
     """Closed, begun again, unknown to the broker (FETCH_SESSION_ID_NOT_FOUND and the like), or never given."""
     for epoch in (-1, 0):
@@ -220,25 +211,3 @@ def test_a_smaller_memory_budget_holds_fewer() -> None:
     assert loss is not None
     assert "fetch sessions" in loss
     assert enricher.take_loss() is None
-
-
-def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
-    """A session opened by name whose later request uses ids, which a broker refuses (KIP-516)."""
-    known = Catalog()
-    known.learn_topic(ORDERS, "orders")
-    seen = []
-    for is_asked in (False, True):
-        found = FetchSessions()
-        body = fetch(0, 0)
-        body["topics"] = [{"topic": "payments", "partitions": [{"partition": 0}]}]
-        request(found, BROKER, 1, body)
-        respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
-        session = request(found, BROKER, 2, fetch(7, 1, {ORDERS: [], "A" * 22: [3]}))
-        assert session is not None
-        assert not session.by_id, "topics without partitions, and without an id, count for nothing"
-        if is_asked:
-            assert session.content.names(known) == ("payments",)
-        assert request(found, BROKER, 3, fetch(7, 2, {}, {PAYMENTS: [5]})) is session
-        request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
-        seen.append((session.by_id, session.partitions, session.content.names(known)))
-    assert seen == [(True, 2, ("orders",))] * 2

@@ -15,7 +15,6 @@ from kafkasniff.capture import open_captures
 from kafkasniff.report.contents import Contents, Gathering
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import CountedRows
-from tests.analysis.tables import SECOND, START_NS, batch_of, exchange
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -77,23 +76,3 @@ def test_rows_in_any_order_and_in_parts(tmp_path: Path) -> None:
         part.update(batch, table)
         merged.merge(part)
     assert plain(merged.contents(names)) == plain(whole.contents(names))
-
-
-def test_connections_that_are_shown() -> None:
-    """The connections with the most to report, whatever the others did."""
-    gathering = Gathering(Detectors(["unanswered-requests"]))
-    rows = [
-        exchange("Metadata", number + place / 10, connection_id=number, exchange_id=place, client_port=number)
-        for number in range(1, 41)
-        for place in range(number % 20 + 1)
-    ]
-    rows.append(exchange("Metadata", 50, connection_id=41, status="unanswered", response_size=None, latency_us=None))
-    gathering.update(batch_of(rows))
-    contents = gathering.contents()
-    assert contents.connections == 41
-    shown = [one.talk.connection_id for one in contents.shown]
-    assert shown[0] == 41
-    assert [(one.detector, one.evidence[0].connection_id) for one in contents.findings] == [("unanswered-requests", 41)]
-    assert {19, 39} < set(shown)
-    assert contents.width == SECOND
-    assert contents.traffic[0]["start"] == START_NS + SECOND

@@ -99,21 +99,6 @@ def test_think_network_broker_and_transfers() -> None:
     assert unknown_of(first) == ("beyond-least",)
 
 
-def test_in_line_on_one_connection() -> None:
-    """Three requests at once, answered in turn: the second and third wait for those in front of them."""
-    line = Timeline()
-    line.open(0.01, 0.01)
-    line.data("client", 10, asked(1) + asked(2))
-    line.data("client", 11, asked(3))
-    line.data("broker", 20, answered(1))
-    line.data("broker", 35, answered(2) + answered(3))
-    one, two, three = of(line.packets)
-    assert parts(one) == {"network": 0.01, "broker": 9.99}
-    assert parts(two) == {"behind": 10, "network": 0.01, "broker": 14.99}
-    assert parts(three) == {"behind": 24}
-    assert [each.parts.think for each in (one, two, three)] == [None, None, None]
-
-
 def test_waiting_for_data() -> None:
     """`fetch_request` asks for one byte at least within 500 ms."""
     records = kafka.record_batch([kafka.record(0, b"k", b"v")], 7)
@@ -169,22 +154,6 @@ def test_members_of_a_group_wait() -> None:
     assert (join.parts.reason, sync.parts.reason) == ("members", "leader")
 
 
-def test_trouble_within_an_exchange() -> None:
-    line = Timeline()
-    line.open(1, 1)
-    request = line.data("client", 10, asked(1))
-    line.add(210, request.but(ident=500))
-    line.acked("broker", 211)
-    line.data("broker", 220, answered(1))
-    line.data("client", 300, asked(2))
-    line.data("broker", 310, answered(2))
-    first, second = of(line.packets)
-    assert (first.client_trouble.again, first.broker_trouble.again) == (1, 0)
-    assert second.client_trouble.again == 0
-    assert parts(first) == {"resent": 200, "network": 1, "broker": 9}
-    assert first.exchange.retransmits == 1
-
-
 def test_what_is_sent_again_for_others() -> None:
     """The broker had acknowledged the first request; what was lost is the second one, while the first was at work."""
     line = Timeline()
@@ -199,37 +168,6 @@ def test_what_is_sent_again_for_others() -> None:
     one, two = of(line.packets)
     assert parts(one) == {"network": 1, "broker": 119}
     assert parts(two) == {"resent": 100, "behind": 10, "network": 1, "broker": 9}
-
-
-def test_without_a_response() -> None:
-    """With acks 0, and where the capture ends; silence is counted from what was sent last."""
-    line = Timeline()
-    line.open(1, 1)
-    data = kafka.record_batch([kafka.record(0, b"k", b"v")])
-    line.data("client", 10, kafka.produce_request(1, "orders", data, acks=0))
-    line.data("client", 50, asked(2))
-    line.data("broker", 60, answered(2))
-    line.data("client", 70, asked(3))
-    ignored, middle, open_ = of(line.packets)
-    assert (ignored.marks, ignored.exchange.status) == (None, "no_response")
-    assert parts(middle) == {"think": 40, "network": 1, "broker": 9}
-    assert (open_.marks, open_.exchange.status) == (None, "open")
-    assert unknown_of(open_) == ("response",)
-
-
-def test_what_cannot_be_known() -> None:
-    """Nobody saw the handshake: by acknowledgements alone the way is known at most, and first not at all."""
-    line = Timeline()
-    line.data("client", 10, asked(1))
-    line.data("broker", 40, answered(1))
-    line.data("client", 50, asked(2))
-    line.acked("broker", 52)
-    line.data("broker", 80, answered(2))
-    first, second = of(line.packets)
-    # The acknowledgement came with the response.
-    assert parts(first) == {"network": 30}
-    assert unknown_of(first) == ("delayed-acks", "beyond-least", "vantage")
-    assert parts(second) == {"think": 10, "network": 2, "broker": 28}
 
 
 def test_vantages() -> None:
@@ -321,8 +259,3 @@ def network(broker: float, client: float) -> ExchangeNetwork:
 )
 def test_the_handshake_tells_where_the_capture_was_made(broker_ms: float, client_ms: float, vantage: str) -> None:
     assert network(broker_ms, client_ms).vantage == vantage
-
-
-def test_what_is_unknown() -> None:
-    found = network(1, -1)
-    assert (found.handshake, found.to_broker, found.to_client, found.resent_at) == ((MS, None), 5, None, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,11 +38,6 @@ def parts_of(marks: One, *, network: int | None, wait: Wait | None, throttle_ns:
     return found.one(0, wait)
 
 
-def test_times_that_go_backwards() -> None:
-    found = parts_of(One(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
-    assert found == TimeParts(think=300)
-
-
 TIMES = st.integers(0, 1000)
 
 
@@ -64,20 +58,3 @@ def test_parts_add_up_to_the_duration(
     assert min(values) >= 0
     assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
     assert 0 <= found.throttled <= (found.think or 0)
-
-
-@pytest.mark.parametrize(
-    ("wait", "expected"),
-    [
-        (Wait("data", 60, sure=True), {"wait": 60, "broker": 30}),
-        (Wait("data", 60, sure=False), {"broker": 90, "may_wait": 60}),
-        (Wait("data", 100, sure=True), {"wait": 90}),
-        (Wait("data", 500, sure=True), {"broker": 90, "may_wait": 90}),
-        (Wait("members", 500, sure=True), {"wait": 90}),
-        (Wait("leader", None, sure=True), {"wait": 90}),
-    ],
-)
-def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
-    found = parts_of(One(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
-    assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
-    assert (found.network, found.reason) == (10, wait.reason)

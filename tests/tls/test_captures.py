@@ -111,29 +111,6 @@ def reasons(name: str) -> dict[int, list[str]]:
     return found
 
 
-def test_a_client_without_tls_at_a_listener_with_it() -> None:
-    found = reasons("tls-plaintext-client")
-    assert sorted(found) == [0, 1]
-    for details in found.values():
-        assert set(details) == {
-            "a client that speaks Kafka without TLS is answered with an alert of TLS (the client takes it for a "
-            "response of 352,518,912 bytes): the listener expects TLS (security.protocol SSL or SASL_SSL)"
-        }
-    requests = [line for line in captured.outcome("tls-plaintext-client").lines if line["type"] == "request"]
-    assert {line["api"] for line in requests} == {"ApiVersions"}
-    assert len(requests) == sum(map(len, found.values()))
-
-
-def test_a_client_with_tls_at_a_listener_without_it() -> None:
-    (details,) = reasons("tls-plaintext-listener").values()
-    for detail in details:
-        assert detail.endswith(
-            ": this is TLS 1.3 offered by the client, server name localhost, no ALPN, no certificate captured; no "
-            "answer of the other side is in the capture: a listener without TLS just closes the connection"
-        )
-    assert len(details) == len({line["connection"] for line in captured.outcome("tls-plaintext-listener").lines})
-
-
 REFUSED = (
     ("1.2", "the client ended the handshake with the alert unknown_ca (48)"),
     ("1.3", "the client ended the handshake with the alert unknown_ca (48)"),

@@ -66,9 +66,3 @@ def test_handshakes_that_fail() -> None:
     assert b"the client ended the handshake with the alert unknown_ca" in result.out
     assert b"the server answered the client's part of the handshake with a record as short" in result.out
     assert result.out.count(b"See why the handshake failed") == 1
-
-
-def test_without_tls() -> None:
-    result = kafkasniff("tls", "doctor", ROOT / "captures" / "java-codecs.pcap")
-    assert (result.code, result.out) == (1, b"")
-    assert "no TLS: 14 Kafka connections" in result.err

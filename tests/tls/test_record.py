@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
-from kafkasniff.tls import record as handshake
 from kafkasniff.tls.descriptions import shown_certificate, suite
 from kafkasniff.tls.gate import TlsGate, is_tls
 from kafkasniff.tls.keylog import KeyLog
@@ -217,13 +216,6 @@ def test_a_message_above_the_bound_is_skipped() -> None:
     assert list(buffer.add(b"\x0b\xff\xff\xff" + bytes(100))) == [(11, b"")]
 
 
-def test_messages_that_are_cut() -> None:
-    assert handshake.certificate_of_13(b"\0\0\0\x0a\0\0\3der\0\0" + bytes(2)) == b"der"
-    for read in (handshake.client_hello, handshake.server_hello, handshake.certificate_of_13):
-        assert read(b"\1") is None
-    assert handshake.encrypted_extensions(b"\1") == (None, False)
-
-
 def offered() -> dict[int, dict[str, object]]:
     """OpenSSL's suites by code, with OpenSSL's facts about them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -257,11 +249,6 @@ def test_suites_are_what_openssl_says() -> None:
             assert found.mac == str(facts["digest"]).lower(), facts["name"]
         compared += 1
     assert compared > 30
-
-
-@pytest.mark.parametrize("data", [b"", b"\x30", b"\x30\x03\x02\x01\x00", b"x" * 1000])
-def test_what_is_no_certificate(data: bytes) -> None:
-    assert shown_certificate(data, None, None) is None
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BytesPane
-from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
+from kafkasniff.browse.screen.overview import OverviewScreen, ReportPane
 from tests.browse.opened import exported
-from tests.browse.screen.driving import ERRORS, drive, listed, open_error, press, said, settled, status
+from tests.browse.screen.driving import ERRORS, drive, listed, open_error, said, settled, status
 from tests.choice import one_in
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
@@ -99,34 +99,3 @@ def test_an_export() -> None:
         assert "only captures can be written" in said(app)
 
     drive(steps, app=Explorer(reading, title="export", commands=Commands(exports=(folder,))))
-
-
-def test_header_hints_and_matches() -> None:
-    """A range of bars becomes a filter, hints follow the focus, and records that the filter selects are marked."""
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        header = app.query_one("#header", Histogram)
-        assert header.brush is not None
-        rows = [listed(app).index.row(place) for place in range(len(listed(app).index))]
-        assert sum(one.exchanges for one in header.brush.bins) == len(rows)
-        assert sum(one.errors for one in header.brush.bins) == sum(bool(row.error) for row in rows) > 0
-        assert "Enter bodies" in str(app._hint.render())
-        await pilot.press("shift+tab")
-        assert app.focused is header
-        assert "Space begin a range" in str(app._hint.render())
-        await press(app, pilot, "space", "l", "enter")
-        assert app._expression.startswith("time >= ")
-        assert 0 < len(listed(app).index) < len(rows)
-        await press(app, pilot, "slash", "ctrl+u", *'record.key == "t2"', "enter")
-        await press(app, pilot, "G", "enter")
-        assert app._detail.field is not None
-        table, wanted = app._detail.record_table, app._detail.field
-        assert wanted.path.endswith("records[0]")
-        # A low screen shows the panes instead of the header.
-        assert not header.display
-        await press(app, pilot, "r")
-        assert table.field == wanted
-        assert [row.record["key"] for row in table.rows if (row.message, row.path) in table._marked] == [b"t2"]
-        assert [bool(table.drawn(row).style) for row in range(4)] == [False, False, True, False]
-
-    drive(steps, ROOT / "captures" / "java-group-share.pcap")

@@ -12,8 +12,7 @@ from textual.pilot import Pilot
 import kafkasniff
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.list_lines import LIST_COLUMNS, cell
+from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
 from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 
 
@@ -67,51 +66,6 @@ def test_movement_columns_and_order() -> None:
     drive(steps)
 
 
-def test_a_thread_sorts_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SORTED_AT_ONCE", 10)
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        wanted = rows.index.order("latency", descending=True).tolist()
-        await pilot.press("j", "j")
-        before = rows.row
-        await pilot.press("l", "s", "l", "s", "r")
-        await settled(app, pilot)
-        assert not rows.is_sorting
-        assert rows.row == before
-        assert rows._order.tolist() == wanted
-        assert "latency↓" in rows.render_line(0).text
-
-    drive(steps)
-
-
-def test_rows_that_are_not_sorted_yet() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        index = rows.index
-        await pilot.press("l", "l", "s", "G", "k")
-        before = rows.row
-        index.is_complete = False
-        for exchange in list(kafkasniff.read(ERRORS))[:20]:
-            index.add(exchange)
-        index.publish()
-        rows.grow()
-        assert rows.is_settled
-        assert rows.row == before
-        assert rows.virtual_size.height == 1 + 69
-        await pilot.press("G")
-        assert rows.place == 68
-        await pilot.press("[")
-        assert rows.row is not None
-        assert rows.row.connection == index.row(68).connection
-        index.is_complete = True
-        rows.grow()
-        assert rows.is_settled
-        assert rows._order.tolist() == index.order("latency").tolist()
-
-    drive(steps)
-
-
 def test_the_end_is_followed() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
@@ -125,17 +79,6 @@ def test_the_end_is_followed() -> None:
             app._refresh_rows()
             assert rows.cursor == cursor, keys
             assert ("paused" in status(app)) is False  # only of a growing capture
-
-    drive(steps)
-
-
-def test_a_click_selects_a_cell() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.click(ExchangeList, offset=(34, 4))
-        assert (rows.cursor, rows.columns[rows.at].name) == (3, "latency")
-        marked = [one.text for one in rows.render_line(4) if one.style is not None and one.style.underline]
-        assert [one.strip() for one in marked] == [cell(rows.row, rows.columns[rows.at], None, 0)]
 
     drive(steps)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from textual.pilot import Pilot
 
-from kafkasniff.browse.filter_texts import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
+from kafkasniff.browse.screen.filter_line import FilterLine
 from tests.browse.screen.driving import drive, listed, press, settled, status
 
 
@@ -67,36 +64,3 @@ def test_completion_and_marks() -> None:
         assert "no filter" not in status(app)
 
     drive(steps, size=(140, 24))
-
-
-def test_saved_filters(tmp_path: Path) -> None:
-    saved = SavedFilters(tmp_path / "filters")
-    saved.save("acks == 0")
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        line = app.query_one(FilterLine)
-        await pilot.press("slash")
-        line.value = "acks =="
-        await pilot.press("ctrl+s")
-        assert saved.expressions == ["acks == 0"]
-        line.value = 'api == "Fetch"'
-        await pilot.press("ctrl+s")
-        await pilot.pause()
-        assert "saved" in status(app)
-        line.value = ""
-        for wanted in ('api == "Fetch"', "acks == 0", 'api == "Fetch"'):
-            await pilot.press("up")
-            assert line.value == wanted
-        await pilot.press("down")
-        assert line.value == "acks == 0"
-        await pilot.press("escape")
-        assert not line.display
-
-    drive(steps, saved=saved)
-    assert SavedFilters(tmp_path / "filters").expressions == ["acks == 0", 'api == "Fetch"']
-
-
-def test_flaws() -> None:
-    assert flaw_of("  ") == flaw_of("has topic") == ""
-    assert flaw_of("has \x1b[2J").startswith("column 5")
-    assert "\x1b" not in flaw_of("has \x1b[2J")

@@ -9,10 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from kafkasniff.browse.screen import menus as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.menus import CopyMenu, PathPrompt
-from tests.browse.screen.driving import ERRORS, drive, listed, said, settled
+from tests.browse.screen.driving import drive, listed, said, settled
 
 
 async def opened(app: Explorer, pilot: Pilot[None]) -> OptionList:
@@ -43,33 +42,6 @@ def test_clipboard() -> None:
         await opened(app, pilot)
         await pilot.press("q")
         assert app.clipboard == before
-
-    drive(steps)
-
-
-@pytest.mark.extended
-def test_too_long_for_the_clipboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "MAX_CLIPBOARD", 10)
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        await opened(app, pilot)
-        await pilot.press("enter")
-        await pilot.pause()
-        assert "press s" in said(app)
-        assert app.clipboard == ""
-        await pilot.press("s")
-        line = app.screen.query_one(Input)
-        line.value = str(ERRORS)
-        await pilot.press("enter")
-        await pilot.pause()
-        assert "cannot write" in said(app)
-        assert isinstance(app.screen, CopyMenu)
-        await pilot.press("s")
-        app.screen.query_one(Input).value = str(tmp_path / "out.jsonl")
-        await pilot.press("enter")
-        await pilot.pause()
-        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
-        assert not isinstance(app.screen, CopyMenu)
 
     drive(steps)
 

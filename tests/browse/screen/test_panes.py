@@ -10,9 +10,8 @@ from textual.pilot import Pilot
 from kafkasniff.browse.screen import row_pane
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
-from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.row_pane import PaneSearch
-from tests.browse.screen.driving import drive, listed, open_error, press
+from tests.browse.screen.driving import drive, open_error, press
 
 
 def label(tree: BodyTree) -> str:
@@ -79,33 +78,6 @@ def test_the_field_of_the_tree_is_marked_in_the_bytes_and_back() -> None:
     drive(steps, size=(100, 60))
 
 
-def test_panes_open_and_close_in_turn() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        panes, tree, rows = app.query_one(DetailPanes), app.query_one(BodyTree), app.query_one(BytesPane)
-        assert not panes.display
-        # Bytes without bodies follow the list.
-        await press(app, pilot, "x")
-        assert app.focused is listed(app)
-        assert (panes.display, tree.display) == (True, False)
-        assert rows.rows.rows[1].text.endswith("request_api_key: 18 (ApiVersions)")
-        await press(app, pilot, "G")
-        assert rows.rows.rows[1].text.endswith("request_api_key: 1 (Fetch)")
-        await pilot.press("x")
-        assert not panes.display
-        await pilot.press("enter", "x", "tab")
-        assert app.focused is rows
-        height = listed(app).size.height
-        await pilot.press("escape")
-        assert app.focused is tree
-        assert listed(app).size.height > height
-        for _ in range(2):
-            await pilot.press("escape")
-            assert app.focused is listed(app)
-        assert not panes.display
-
-    drive(steps)
-
-
 # Search
 
 
@@ -130,23 +102,6 @@ def search(words: Words, text: str) -> PaneSearch:
     found = PaneSearch(words, text)
     found.run(lambda: False)
     return found
-
-
-def test_steps_begin_at_the_cursor_and_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = Words("One", "two", "oNe", "none", cursor=1)
-    found = search(words, "ONE")
-    seen = [(found.step(way), words.cursor) for way in (1, 1, 1, -1, -1)]
-    assert seen == [("match 2 of 3", 2), ("match 3 of 3", 3), ("match 1 of 3", 0), ("match 3 of 3", 3),
-                    ("match 2 of 3", 2)]  # fmt: skip
-    words = Words("one", "two", "one", cursor=1)
-    assert search(words, "one").step(-1) == "match 1 of 2"
-    assert search(words, "two").step(1) == "match 1 of 1"
-    assert search(Words("a"), "b").step(1) == "not found"
-    stopped = PaneSearch(Words("a"), "a")
-    stopped.run(lambda: True)
-    assert stopped.step(1) == "not found"
-    monkeypatch.setattr(row_pane, "MAX_FOUND", 2)
-    assert search(Words("a", "a", "a"), "a").step(-1) == "match 2 of the first 2"
 
 
 @pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])

@@ -6,7 +6,7 @@ from kafkasniff.kafka.apis.dissectors import Api, api, api_keys, snake_case
 from kafkasniff.kafka.schema.codes import enum_by_name
 from kafkasniff.kafka.schema.data_files import data_folder
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.schema import data_definition, data_definitions, data_schema
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 
 ENTITIES = {None, "topic_name", "broker_id", "group_id", "producer_id", "transactional_id"}
 CLIENT = {"software_name", "software_version"}
@@ -61,18 +61,6 @@ def test_headers_exist_and_fit() -> None:
             flexible = found.request(version).flexible
             assert (asked >= 2) is flexible
             assert (answered >= 1) is (flexible and found.name != "ApiVersions")
-
-
-def test_data_look_up() -> None:
-    assert data_schema("ConfigRecord", 9) is data_schema("Nothing", 0) is data_definition("metadata", 999) is None
-    # Ids restart in each coordinator's topic.
-    for file, name in (
-        *(("group_coordinator", "LegacyOffsetCommitKey"), ("transaction_coordinator", "TransactionLogKey")),
-        ("share_coordinator", "ShareSnapshotKey"),
-    ):
-        found = data_definition("coordinator-key", 0, file)
-        assert found is not None
-        assert found.message.name == name
 
 
 def test_file_names() -> None:

@@ -15,7 +15,6 @@ from kafkasniff.kafka.apis.releases import (
     defined_data,
     defined_pairs,
     dropped_in,
-    find_release,
     first_release,
     is_stable,
     proven,
@@ -48,11 +47,6 @@ def test_versions_that_are_not_stable() -> None:
     assert [is_stable(key("ShareFetch"), version) for version in (0, 1)] == [False, True]
     # In 3.5 only with an opt-in, stable since 3.7.
     assert first_release(key("ConsumerGroupHeartbeat"), 0) == "3.7"
-
-
-def test_find_release() -> None:
-    texts = ("3.9", "3.9.1", "v3.9.1", "0.10.2.1", "9.9", "")
-    assert [find_release(text) for text in texts] == ["3.9", "3.9", "3.9", "0.10.2", None, None]
 
 
 def test_versions_and_apis_that_were_dropped() -> None:

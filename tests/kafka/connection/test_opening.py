@@ -232,28 +232,6 @@ def test_a_client_without_tls_at_a_listener_with(sizes: int | list[int]) -> None
     assert f"{CLIENT_SIZE:,}" in detail
 
 
-def test_a_client_at_a_web_server() -> None:
-    talk = asked(HELLO)
-    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    ((kind, detail),) = reported(closed(talk))
-    assert kind == "answer-not-kafka"
-    assert "HTTP" in detail
-    assert "1,213,486,160" in detail  # what Kafka's clients log
-    other = asked(HELLO)
-    other.send("broker", b"\xffwho are you?")
-    assert reported(closed(other)) == [], "nothing well-known"
-
-
-def test_a_browser_at_a_broker() -> None:
-    talk = begun()
-    talk.exchange(b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", b"")
-    ((kind, detail),) = reported(closed(talk), ports=[9092])
-    assert kind == "not-kafka"
-    assert "HTTP" in detail
-    assert "1,195,725,856" in detail  # what brokers log
-    assert reported(talk) == [], "some port that has nothing to do with Kafka"
-
-
 def unanswered(talk: Conversation) -> Conversation:
     return asked(kb.metadata_request(3, None), talk)
 

@@ -135,12 +135,6 @@ def test_records_that_cannot_be_decompressed() -> None:
     assert [len(one["records"]) for one in out["batches"]] == [0, 3, 0]
 
 
-def test_bytes_after_compressed_records() -> None:
-    out, where = decode(batch(batch_of(SIMPLE, GZIP)[61:] + b"more", 3, attributes=GZIP))
-    assert kinds(where) == ["decompression-trailing"]
-    assert len(out["batches"][0]["records"]) == 3
-
-
 @pytest.mark.parametrize(
     ("place", "wrong", "kind"),
     [
@@ -237,53 +231,10 @@ def test_odd_ones():
     assert reported(None, b"") == (None, ["control-record"])
 
 
-EARLY_LEADER_CHANGE = bytes.fromhex("00000002 03 00000001 00 00000002 00 03 00000001 00 00000002 00 00")
-"""Written by a controller of Kafka 2.8.1 (captures/kraft-2.8.pcap), in a record of type 3."""
-
-
-def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
-    voters = [{"voter_id": 1}, {"voter_id": 2}]
-    value = {"leader_id": 2, "voters": voters, "granting_voters": voters}
-    wanted = {"version": 0, "type": 3, "name": "LEADER_CHANGE", "value": value}
-    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
-    for end in range(len(EARLY_LEADER_CHANGE)):  # truncated records have no type
-        assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
-    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
-    header = struct.pack(">hqb", 0, 1_700_000_000_000, 0)
-    assert reported(b"\0\0\0\3", header)[0]["value"] == {
-        "version": 0,
-        "last_contained_log_timestamp": 1_700_000_000_000,
-    }
-
-
-@pytest.mark.parametrize(
-    ("data", "crc"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        # RFC 3720, B.4, whose bytes are in the order of the wire.
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_known_sums(data: bytes, crc: int) -> None:
-    assert batches.crc32c(data) == crc
-    assert batches.crc32c(memoryview(b"x" + data)[1:]) == crc
-
-
 def test_a_package_without_that_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_EXTENSION", "crc32c._not_there")
     found = batches._load()
     assert found(b"123456789") == 0xE3069283
-
-
-LOG_APPEND = 8
-
-
-def offsets(out):
-    return [one["offset"] for found in out["batches"] for one in found["records"]]
 
 
 nullable_bytes = st.none() | st.binary(max_size=30)
@@ -308,35 +259,6 @@ def test_round_trip_of_a_message_set(sources, magic, codec, first):
     assert len(out["batches"]) == (len(sources) if codec == NONE else 1)
     assert sum(found["record_count"] for found in out["batches"]) == len(sources)
     assert all(found["crc_ok"] for found in out["batches"])
-
-
-def test_offsets_in_a_wrapper() -> None:
-    """Relative to its last one, with holes; some writers left the wrapper at 0. They stay 64-bit."""
-    for inner, outer, expected in (
-        ((0, 3, 9), 1009, [1000, 1003, 1009]),
-        ((0, 1, 2), 0, [0, 1, 2]),
-    ):
-        assert offsets(decode(wrapper(outer, [message(one, None, b"x") for one in inner]))[0]) == expected
-    far = [message(-(2**63), None, b"x"), message(-(2**63), None, b"y")]
-    assert all(-(2**63) <= offset < 2**63 for offset in offsets(decode(wrapper(2**63 - 1, far))[0]))
-
-
-def test_log_append_time_of_the_wrapper_holds_inside():
-    inner = [message(index, None, b"x", timestamp=5) for index in range(2)]
-    out, where = decode(wrapper(1, inner, attributes=LOG_APPEND, timestamp=99))
-    assert where.problems == []
-    assert [one["timestamp"] for one in out["batches"][0]["records"]] == [99, 99]
-    out, _ = decode(wrapper(1, inner, timestamp=99))
-    assert [one["timestamp"] for one in out["batches"][0]["records"]] == [5, 5]
-
-
-def test_nested_wrappers():
-    level = [message(0, None, b"a"), message(1, None, b"b")]
-    data = wrapper(51, [wrapper(1, level, LZ4), message(2, None, b"c"), wrapper(4, level, SNAPPY)])
-    out, where = decode(data)
-    assert where.problems == []
-    assert offsets(out) == [47, 48, 49, 50, 51]
-    assert [one["value"] for one in out["batches"][0]["records"]] == [b"a", b"b", b"c", b"a", b"b"]
 
 
 @pytest.mark.parametrize("depth", range(1, MAX_NESTING + 3))

@@ -10,7 +10,6 @@ from tests.kafka.records_craft import (
     COMPRESSORS,
     LZ4,
     NONE,
-    TIME,
     ZSTD,
     Record,
     batch,
@@ -65,16 +64,6 @@ def test_malformed_record(name: str) -> None:
         values = [[one["value"] for one in found["records"]] for found in out["batches"]]
         assert values == [[b"value 0", b"value 1"], [b"value 0", b"value 1", b"value 2"]][: len(values)]
         assert len(values) == 1 + bool(after)
-
-
-def test_varints_longer_than_they_need_be():
-    """Java reads them, so they are not flaws: lengths of 1 in two bytes, null as 0x81 0x00."""
-    body = b"\0" + b"\x80\0" + b"\x80\x80\0" + b"\x81\0" + b"\x82\x80\0v" + b"\x82\0" + b"\x82\0h" + b"\x81\x80\0"
-    out, where = decode(batch(varint(len(body)) + body, 1))
-    assert where.problems == []
-    assert out["batches"][0]["records"] == [
-        {"offset": 0, "timestamp": TIME, "key": None, "value": b"v", "headers": [{"key": "h", "value": None}]}
-    ]
 
 
 def test_a_bomb_of_records(monkeypatch):

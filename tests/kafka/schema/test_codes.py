@@ -6,11 +6,8 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.embedded.interpreters import operation_names
 from kafkasniff.kafka.schema.codes import (
-    OPERATION_BITS,
     ZERO_UUID,
-    enum_text,
     error_by_code,
     error_codes,
     uuid_bytes,
@@ -42,29 +39,6 @@ def test_advice_for_every_code() -> None:
     assert len(set(advice)) > 120
 
 
-@pytest.mark.parametrize(
-    ("enum", "value", "name"),
-    [
-        ("acks", -1, "ALL"),
-        ("acks", 5, None),
-        ("acks", {"redacted": 1}, None),
-        ("transaction_result", True, "COMMIT"),
-        ("quota_entity_type", "client-id", "CLIENT_ID"),
-        ("group_state_name", "Stable", "Stable"),
-        ("directory_id", ZERO_UUID, "MIGRATING"),
-        ("metadata_version", 33, "4.4-IV2"),
-        ("no such table", 1, None),
-        # A set of operations, one with an unnamed bit, and one that was not asked for.
-        (OPERATION_BITS, 0x18, "READ|WRITE"),
-        (OPERATION_BITS, 1, None),
-        (OPERATION_BITS, 1 << 30, None),
-        (OPERATION_BITS, -(1 << 31), None),
-    ],
-)
-def test_enums(enum: str, value: object, name: str | None) -> None:
-    assert enum_text(enum, value) == name
-
-
 def test_uuids() -> None:
     assert uuid_text(bytes(16)) == ZERO_UUID
     # The id of the metadata topic, as Kafka prints it.
@@ -74,10 +48,3 @@ def test_uuids() -> None:
     for bad in ("", "A" * 21, "!" * 22):
         with pytest.raises(ValueError, match="not a uuid"):
             uuid_bytes(bad)
-
-
-def test_sets_of_operations() -> None:
-    # `org.apache.kafka.common.acl.AclOperation`: READ is 3, DESCRIBE 8; `Utils.from32BitField`: bit n stands for n.
-    assert operation_names(1 << 3 | 1 << 8) == ("READ", "DESCRIBE")
-    assert operation_names(1 << 15 | 1 << 20) == ("TWO_PHASE_COMMIT", "bit 20")
-    assert (operation_names(0), len(operation_names(-1))) == ((), 32)

@@ -142,19 +142,6 @@ def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, in
         assert [problem.kind for problem in context.problems] == ["struct-mark-odd"] * is_odd
 
 
-def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
-    text = "data Sample   kind file   versions 0   flexible 0+\n  it  {}  tag 0\n    code  error\n    name  string\n"
-    sample = schema(text)
-    # The error code is read, then the name does not fit: the bytes are kept, the error is not.
-    data = b"\x01\x00\x03" + b"\x00\x05" + b"\x7f"
-    context = DecodeContext(DecodeOptions())
-    result = sample.read(data, 0, len(data), context)
-    assert result.complete
-    assert result.body == {"_unknown_tags": [{"tag": 0, "base64": "AAV/"}]}
-    assert context.errors == []
-    assert [problem.kind for problem in context.problems] == ["tag-size-mismatch"]
-
-
 def spans_of(key: int, version: int, data: bytes) -> list[Span]:
     schema = request_plan(key, version).schema
     assert schema is not None
