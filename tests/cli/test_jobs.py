@@ -75,7 +75,7 @@ def test_the_output_matches_that_of_one_thread(tmp_path: Path, options: tuple[st
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), in_turn(one_in(20, [path.name for path in CAPTURES]), ["json", "text"], 2, with_all=2)
+    ("name", "form"), in_turn(one_in(20, [path.name for path in CAPTURES]), ["json", "text"], 2, with_all=4)
 )
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""

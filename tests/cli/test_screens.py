@@ -70,7 +70,7 @@ def named(answer: dict[str, Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("turn", "command"),
-    one_in(3, in_turn(TURNS, FITTED, 2, with_all=3)),
+    one_in(3, in_turn(TURNS, FITTED, 2, with_all=6)),
     ids=ids,
 )
 def test_tables_fit(turn: tuple[Path, int], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_decode_bytes_of_long_fields(width: int) -> None:
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
 
 
-@pytest.mark.parametrize(("turn", "command"), in_turn(TURNS, SENTENCES, 3, with_all=5), ids=ids)
+@pytest.mark.parametrize(("turn", "command"), in_turn(TURNS, SENTENCES, 3, with_all=10), ids=ids)
 def test_sentences(command: str, turn: tuple[Path, int]) -> None:
     sentences(command, *turn)
 

@@ -12,6 +12,7 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.follow import RecordWay, Wanted, follow
 from kafkasniff.analysis.follow.way import LogPlace
 from tests.analysis.tables import answers, exchange, partition, record
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -69,18 +70,7 @@ def of_ways(ways: list[RecordWay]) -> dict[tuple[str | None, str | None, str | N
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "java-group-classic",
-        pytest.param("java-group-consumer", marks=pytest.mark.extended),
-        pytest.param("java-transactions", marks=pytest.mark.extended),
-        pytest.param("librdkafka-group-consumer", marks=pytest.mark.extended),
-        pytest.param("librdkafka-transactions", marks=pytest.mark.extended),
-        pytest.param("java-4.4-transactions", marks=pytest.mark.extended),
-        pytest.param("franz-go", marks=pytest.mark.extended),
-        pytest.param("kafkajs", marks=pytest.mark.extended),
-        pytest.param("java-2.4", marks=pytest.mark.extended),
-    ],
+    "name", one_in(5, ["java-group-classic", "java-transactions", "librdkafka-group-consumer", "franz-go", "java-2.4"])
 )
 def test_the_same_as_the_ways_of_the_records(name: str, tmp_path: Path) -> None:
     assert kafkasniff("export", ROOT / "captures" / f"{name}.pcap", "-q", "-o", tmp_path / "out").code == 0

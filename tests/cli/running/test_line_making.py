@@ -31,7 +31,7 @@ def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
     return done.out, done.err, done.code
 
 
-@pytest.mark.parametrize(("capture", "form"), in_turn(one_in(12, shipped_captures()), FORMS, 5, with_all=5))
+@pytest.mark.parametrize(("capture", "form"), in_turn(one_in(12, shipped_captures()), FORMS, 5, with_all=10))
 def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = FORMS[form]
     monkeypatch.setattr(pipeline, "FEW", 0)
