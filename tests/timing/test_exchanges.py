@@ -1,16 +1,16 @@
-"""Exchanges of crafted captures whose every time is known, and of real ones.
-
-Where the handshake says that a capture was made.
-"""
+"""Exchanges of crafted captures whose every time is known, and of real ones; their phases and vantage points."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
@@ -21,7 +21,20 @@ from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.timing import PARTS, ExchangeNetwork, ExchangeTimes, Timed, TimedColumns
+from kafkasniff.timing import (
+    PARTS,
+    ExchangeNetwork,
+    ExchangeTimes,
+    Marks,
+    Timed,
+    TimedColumns,
+    TimeParts,
+    Wait,
+    Waits,
+)
+from kafkasniff.timing import (
+    split as split_in_phases,
+)
 from kafkasniff.timing.exchanges import DurationRange, Vantages, unknown_of
 from tests.choice import one_in
 from tests.conftest import ROOT
@@ -259,3 +272,50 @@ def network(broker: float, client: float) -> ExchangeNetwork:
 )
 def test_the_handshake_tells_where_the_capture_was_made(broker_ms: float, client_ms: float, vantage: str) -> None:
     assert network(broker_ms, client_ms).vantage == vantage
+
+
+class One(NamedTuple):
+    """The marks of one exchange."""
+
+    request_first: int
+    request_done: int
+    response_first: int
+    response_done: int
+    before_done: int | None = None
+    quiet_since: int | None = None
+    resent_at: int | None = None
+    muted_until: int | None = None
+
+
+def parts_of(marks: One, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> TimeParts:
+    columns = Marks(*(np.array([NO_TIME if one is None else one], np.int64) for one in marks))
+    found = split_in_phases(
+        columns,
+        network=np.array([UNKNOWN if network is None else network]),
+        waits=Waits.of([wait]),
+        throttle_ns=np.array([throttle_ns]),
+        at_once=np.array([at_once]),
+    )
+    return found.one(0, wait)
+
+
+TIMES = st.integers(0, 1000)
+
+
+MAYBE = st.none() | TIMES
+
+
+@given(st.lists(TIMES, min_size=4, max_size=4).map(sorted), st.tuples(MAYBE, MAYBE, MAYBE, MAYBE), TIMES, st.booleans())
+def test_parts_add_up_to_the_duration(
+    times: list[int], others: tuple[int | None, ...], throttle: int, at_once: bool
+) -> None:
+    before, muted, network, limit = others
+    resent = times[1] + throttle % 7 if throttle % 3 else None
+    wait = None if limit is None else Wait("data", limit, sure=bool(limit % 2))
+    marks = One(*times, before, before, resent, muted)
+    found = parts_of(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+    values = [getattr(found, name) for name in PARTS if name != "think"]
+    assert sum(values) == times[3] - times[0]
+    assert min(values) >= 0
+    assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
+    assert 0 <= found.throttled <= (found.think or 0)

@@ -82,18 +82,6 @@ def test_who_is_denied_the_same_things_is_one_case() -> None:
     ]
 
 
-def test_many_clients_and_many_topics_are_one_finding() -> None:
-    topics = [f"t{number:03}" for number in range(60)]
-    body = {"topics": [{"name": name, "error_code": 29} for name in topics]}
-    rows = [
-        denied("Metadata", body, 60, topics=topics, connection_id=number, exchange_id=number, client_id=f"app-{number}")
-        for number in range(1, 301)
-    ]
-    [one] = findings_of("denied", rows)
-    assert one.title.startswith("300 clients may not use topics t000, t001, t002")
-    assert (one.severity, one.count, one.values["clients"]) == ("error", 300, 300)
-
-
 def test_administration_that_is_denied_is_a_warning() -> None:
     [one] = findings_of("denied", [denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)])
     assert one.severity == "warning"

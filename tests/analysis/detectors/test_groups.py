@@ -47,12 +47,6 @@ def test_a_consumer_that_waits_or_goes_elsewhere() -> None:
     assert still(*IDLE, fetch(10, connection_id=2)) == [], "it may have left and come back"
 
 
-def test_followers_have_nothing_to_process() -> None:
-    follower = [{**row, "client_id": "broker-2-fetcher-0"} for row in (*IDLE[:5], fetch(2.6, 100), fetch(10))]
-    assert still(*follower) == ["warning"]
-    assert still(*({**row, "client_id": "raft-client-2"} for row in follower)) == []
-
-
 def test_a_member_that_waits_for_a_fetch_before_its_next_heartbeat() -> None:
     beats = [beat(place) for place in range(5)]
     assert still(*beats, beat(10)) == ["warning"]

@@ -62,27 +62,3 @@ def test_a_leader_that_is_named_beside_an_error() -> None:
     assert "as advertised by controllers" in one.title
     asked["client_id"] = "shop"
     assert "as advertised by brokers" in found(asked, silent(9999, lasting=5))[0].title
-
-
-def test_connects_that_get_no_answer_although_a_connection_works() -> None:
-    """An error unless later ones succeed. One that is not open meanwhile proves nothing."""
-
-    def severities(*others: Row, count: int = 3, syns: int = 2, later: bool = False) -> list[str]:
-        ends = {"broker_ip": "10.0.0.9", "broker_port": 9092, "client_ip": "10.0.0.5", "opening": "unanswered"}
-        ends |= {"syns": syns}
-        times = [START_NS + place * SECOND for place in range(1, count + 1)]
-        rows = [{**ends, "connection_id": time, "time_ns": time, "end_time_ns": time} for time in times]
-        rows += (
-            [{**rows[-1], "connection_id": 9, "time_ns": START_NS + 9 * SECOND, "opening": "answered"}] if later else []
-        )
-        found = findings_of("unreached-listeners", transport=rows, connections=others)
-        return [one.severity for one in found]
-
-    working = silent(9092, lasting=9, responses=1)
-    assert severities(working) == ["error"]
-    assert severities(working, count=1) == []
-    assert severities(working, syns=1) == [], "its answer may be missing from the capture"
-    assert severities(silent(9092, lasting=1, responses=1)) == []
-    assert severities(silent(9092, lasting=9, responses=1, client_ip="10.0.0.6")) == []
-    assert severities(working, later=True) == ["warning"]
-    assert severities(silent(9092, lasting=9)) == ["error"], "it gets no responses, either"

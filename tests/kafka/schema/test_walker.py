@@ -1,8 +1,9 @@
-"""What only the walker does: spans, and failures in detail. tests/native/test_bodies.py compares it with the kernel."""
+"""What only the walker does: spans, and failures in detail; programs that the kernel refuses."""
 
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from kafkasniff.kafka.schema.context import (
     Odd,
 )
 from kafkasniff.kafka.schema.definition_parser import parse_data
+from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.walker import Span, walk
+from kafkasniff.native import kernel
 from tests.craft.kafka_bytes import unsigned_varint
 
 
@@ -161,3 +164,29 @@ def test_strings_may_be_hidden_after_their_length() -> None:
         assert tags.content(data) == tags.start
     (span,) = spans_of(17, 1, b"\x00\x05PLAIN")
     assert (span.content(b"\x00\x05PLAIN"), span.end, span.value) == (2, 7, "PLAIN")
+
+
+def test_programs_that_are_damaged_are_refused() -> None:
+    """No index and no name of a program that is taken lies outside."""
+    check = kernel().check
+    found = api(0)
+    assert found is not None
+    program = program_of(found.request(9).root)
+    for cut in range(len(program)):
+        assert check(program[:cut], cut) == 0
+    head, op = 20, 28
+    for place, wrong in (
+        (0, 0),
+        (4, len(program) + 1),
+        (8, 0xFFFF),
+        (12, 8),
+        (head + op + 24, 0),
+        (head + op + 24, 0xFFFFFFFF),
+        (head + op + 8, 0xFFFFFFF0),
+        (head + op + 12, 0xFFFFFFF0),
+        (head + 4, 0xFFFF),
+        (head, 99),
+    ):
+        changed = bytearray(program)
+        changed[place : place + 4] = wrong.to_bytes(4, sys.byteorder)
+        assert check(bytes(changed), len(changed)) == 0, place
