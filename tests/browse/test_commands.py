@@ -1,7 +1,9 @@
-"""Commands that show or write what the explorer shows, and their reports."""
+"""Commands that show or write what the explorer shows, and their reports; forms to copy."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -10,10 +12,12 @@ import pytest
 
 import kafkasniff
 from kafkasniff.browse.commands import BROKEN, FINDINGS, Commands, EvidenceTitles, report, run_command
+from kafkasniff.browse.copying import copies
+from kafkasniff.browse.index import Row
 from kafkasniff.cli.environment import Exit
-from tests.browse.opened import exported, fill, never, rows_of
+from kafkasniff.model import Exchange
+from tests.browse.opened import exported, fill, found, never, path_of, rows_of
 from tests.choice import one_in
-from tests.cli.console import kafkasniff as command
 from tests.cli.console import kafkasniff as command_line
 from tests.conftest import ROOT
 
@@ -74,13 +78,13 @@ EXPRESSION = 'client_id == "errors-admin"'
 def test_text_of_commands(name: str) -> None:
     commands = Commands((CAPTURE,), ("--port=43051",), ("--slower-than=1ms",))
     lines = report(name, commands, EXPRESSION, 90, numbers={}, stopped=never)
-    wanted = command(name, "-q", "--port=43051", "--slower-than=1ms", "--filter", EXPRESSION, CAPTURE, width=90)
+    wanted = command_line(name, "-q", "--port=43051", "--slower-than=1ms", "--filter", EXPRESSION, CAPTURE, width=90)
     assert [one.text for one in lines] == wanted.lines
     assert len(lines) > 10
 
 
 def test_findings() -> None:
-    [wanted] = command("check", "--format=json", "--filter", EXPRESSION, CAPTURE).objects
+    [wanted] = command_line("check", "--format=json", "--filter", EXPRESSION, CAPTURE).objects
     lines = report("check", Commands((CAPTURE,)), EXPRESSION, 80, numbers={}, stopped=never)
     titles = [one for one in lines if one.severity is not None]
     assert [one.severity for one in titles] == [one["severity"] for one in wanted["findings"]]
@@ -88,7 +92,7 @@ def test_findings() -> None:
     for line, finding in zip(titles, wanted["findings"], strict=True):
         for words in (finding["title"], finding["meaning"], finding["advice"]):
             assert words in text
-        found = command("decode", "-q", "--json", "--filter", line.evidence, CAPTURE).objects
+        found = command_line("decode", "-q", "--json", "--filter", line.evidence, CAPTURE).objects
         # Evidence without an exchange stands for its whole connection.
         wanted_exchanges = {one["exchange"] for one in finding["evidence"]} - {None}
         if wanted_exchanges:
@@ -103,7 +107,7 @@ def test_findings_of_an_export_select_whole_connections() -> None:
     reading, folder = exported("faults/producers-short-lived")
     listed = fill(reading)
     numbers = listed.connection_numbers()
-    [wanted] = command("check", "--format=json", folder).objects
+    [wanted] = command_line("check", "--format=json", folder).objects
     [finding] = [one for one in wanted["findings"] if one["detector"] == "connection-churn"]
     connections = {one["connection_id"] for one in finding["evidence"]}
     assert {one.get("exchange_id") for one in finding["evidence"]} == {None}
@@ -118,3 +122,66 @@ def test_findings_of_an_export_select_whole_connections() -> None:
     lines = report("check", commands, "", 80, numbers={}, stopped=never)
     [line] = [one for one in lines if one.text.lstrip().startswith("connection-churn:")]
     assert (line.evidence, line.text.split(", ")[1]) == ("", "no exchanges to list")
+
+
+def texts_of(name: str, api: str, error: str = "") -> tuple[Exchange, Row, dict[str, str]]:
+    exchange, row = found(name, api, error)
+    return exchange, row, {one.title: one.make() for one in copies(exchange, row, Commands((str(path_of(name)),)))}
+
+
+def run(command: str, *more: str) -> str:
+    name, *arguments = shlex.split(command)
+    assert name == "kafkasniff"
+    done = command_line(*arguments, *more)
+    assert done.code == 0, done.err
+    return done.text
+
+
+@pytest.mark.parametrize(
+    ("name", "api", "error"),
+    [
+        ("java-errors", "Produce", "MESSAGE_TOO_LARGE"),
+        ("java-transactions", "Fetch", ""),
+        ("java-0.10.2", "Fetch", ""),
+        ("java-errors", "ApiVersions", ""),
+    ],
+)
+def test_commands_show_the_exchange(name: str, api: str, error: str) -> None:
+    exchange, row, texts = texts_of(name, api, error)
+    assert list(texts) == [
+        "JSON",
+        "request in hex",
+        "request as a decode-bytes command",
+        "response in hex",
+        "response as a decode-bytes command",
+        "decode command",
+    ]
+    lines = [json.loads(line) for line in texts["JSON"].splitlines()]
+    others = [json.loads(line) for line in run(texts["decode command"], "--format", "json").splitlines()]
+    assert {one.pop("exchange") for one in lines} == {None}
+    assert len({one.pop("exchange") for one in others}) == 1
+    assert lines == others
+    for message in (exchange.request, exchange.response):
+        assert message is not None
+        assert bytes.fromhex(texts[f"{message.type} in hex"]) == message.frame
+        shown = json.loads(run(texts[f"{message.type} as a decode-bytes command"], "--format", "json"))
+        line = next(one for one in lines if one["type"] == message.type)
+        for key in ("size", "correlation_id", "problems"):
+            assert shown[key] == line[key]
+        names = set(shown["body"]) - {key for key in shown["body"] if key.startswith("_")}
+        assert {key for key in line["body"] if not key.startswith("_")} == names
+    assert row.connection == lines[0]["connection"]
+
+
+def test_secrets_are_blank() -> None:
+    for api in ("SaslAuthenticate", "SaslHandshake"):
+        _, _, texts = texts_of("java-sasl", api)
+        for text in texts.values():
+            assert "alice-secret" not in text
+            assert b"alice-secret".hex() not in text
+    exchange, _, texts = texts_of("java-sasl", "SaslAuthenticate")
+    assert exchange.request is not None
+    assert exchange.request.frame is not None
+    assert b"alice-secret" in exchange.request.frame
+    assert len(texts["request in hex"]) == 2 * exchange.request.size
+    assert "SaslAuthenticate" in run(texts["request as a decode-bytes command"])

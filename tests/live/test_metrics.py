@@ -169,23 +169,6 @@ def fetch(watermark: int, *, error: int = 0) -> Any:
     return "Fetch", {}, fetched_body("orders", 1, error=error, watermark=watermark)
 
 
-@pytest.mark.parametrize(
-    "exchanges",
-    [
-        [commit(5)],
-        [fetch(9)],
-        [commit(5), fetch(9, error=6)],
-        [commit(5, error=25), fetch(9)],
-        [commit(-1), fetch(9)],
-        [commit(5), fetch(-1)],
-        [commit(5, topic="other"), fetch(9)],
-        [("OffsetCommit", commit_body("g", "orders", 5), None), fetch(9)],
-    ],
-)
-def test_nothing_is_guessed(exchanges: list[Any]) -> None:
-    assert lags(*exchanges) == []
-
-
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "MAX_COMMITS", 3)
     commits = [commit(1, group=group) for group in ("0", "1", "2", "3", "4", "2", "7")]

@@ -6,8 +6,6 @@ import ssl
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
@@ -186,29 +184,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_a_growing_file_of_garbage_is_counted_at_each_doubling() -> None:
-    waiting: list[bytes] = []
-    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
-    counts = []
-    for _ in range(1000):
-        waiting.append(b"no\n")
-        found.find("CLIENT_RANDOM", RANDOM, 0)
-        counts += [flaw.split()[0] for flaw in found.take_flaws() if "more lines" in flaw]
-    assert counts == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
-
-
 # Hellos, suites and certificates as OpenSSL has them; and truncated or damaged anywhere.
-
-
-@given(st.lists(st.integers(1, 9), max_size=20))
-def test_messages_span_records(cuts: list[int]) -> None:
-    data = b"\x01\0\0\x03abc" + b"\x14\0\0\0" + b"\x0b\0\0\x14" + bytes(20)
-    buffer = HandshakeBuffer()
-    found, at = [], 0
-    for cut in (*cuts, len(data)):
-        found += buffer.add(data[at : at + cut])
-        at += cut
-    assert found == [(1, b"abc"), (20, b""), (11, bytes(20))]
 
 
 def test_a_message_above_the_bound_is_skipped() -> None:

@@ -22,9 +22,6 @@ from kafkasniff.values.stage import ValueDecoder, ValueSchemas, data_of, framing
 from tests.values.avro_bytes import long
 from tests.values.registered import CAPTURE, put, write_folder
 
-GUID = bytes(range(16))
-TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"
-
 
 def found(data: bytes, *headers: tuple[str, bytes | None], kind: SchemaKind = "AVRO", **fields: Any) -> Any:
     """Format, key, certainty, data and indexes of a value."""
@@ -34,20 +31,6 @@ def found(data: bytes, *headers: tuple[str, bytes | None], kind: SchemaKind = "A
         return None
     whole, start, indexes = data_of(framing, kind, data)
     return framing.format, framing.key, framing.sure, whole[start:], indexes
-
-
-def test_headers_take_precedence() -> None:
-    by_id, by_guid = ("__value_schema_id", b"\0\0\0\0\7"), ("__value_schema_id", b"\1" + GUID)
-    for data in (b"data", b"\0\0\0\1\2data"):
-        assert found(data, ("x", None), by_id) == ("schema-registry", 7, True, data, (0,))
-        assert found(data, by_id, by_guid) == ("schema-registry", TEXT, True, data, (0,))
-        assert found(data, ("apicurio.value.globalId", bytes(7) + b"\5")) == ("apicurio", 5, True, data, (0,))
-    # For Protobuf, they have the indexes, too.
-    inner = ("__value_schema_id", b"\1" + GUID + long(2) + long(1) + long(3))
-    assert found(b"data", inner, kind="PROTOBUF") == ("schema-registry", TEXT, True, b"data", (1, 3))
-    for other in (("__key_schema_id", b"\0\0\0\0\7"), ("__value_schema_id", b"\0\0"), ("__value_schema_id", None),
-                  ("apicurio.value.contentId", b"\7"), ("apicurio.key.contentId", bytes(7) + b"\5")):  # fmt: skip
-        assert found(b"data", other) is None
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import termios
 import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ import pytest
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
-from kafkasniff.cli.running import top as module
 from kafkasniff.cli.running.top import MAX_SAID, TopView
 from kafkasniff.live.findings import BEHIND
 from tests.cli.console import Result, kafkasniff
@@ -231,25 +229,6 @@ def until_spans(receiver: Receiver) -> None:
 
 
 @pytest.mark.extended
-def test_spans_beside_messages(wire: Wire) -> None:
-    with receiving() as receiver:
-        waiting = threading.Thread(target=lambda: (until_spans(receiver), wire.stop()))
-        waiting.start()
-        result = kafkasniff("live", "-i", "eth0", "--otlp", receiver.url)
-        waiting.join(PATIENCE)
-        spans, metrics = Counter(span.name for span in receiver.spans), receiver.metrics
-    assert result.code == 0
-    assert "Produce" in result.text
-    total = sum(spans.values())
-    assert spans["Produce orders"] == 12
-    assert f", {total} spans sent" in result.err
-    points = metrics["kafkasniff.requests"].sum.data_points
-    counts = {attributes(point)["messaging.operation.name"]: point.as_int for point in points}
-    assert counts["Produce"] == 12
-    assert sum(counts.values()) == total
-
-
-@pytest.mark.extended
 @pytest.mark.root
 @pytest.mark.parametrize("signum", [None, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
@@ -332,11 +311,3 @@ def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:
     assert len(lines) == MAX_SAID
     assert lines[-1].endswith(f"notice {MAX_SAID + 4}")
     assert view.environment.stderr is view.err
-
-
-def test_a_terminal_without_a_size(view: View, person: Person) -> None:
-    """As on a serial line."""
-    termios.tcsetwinsize(person.program, (0, 0))
-    with view.top:
-        person.waits_for("kafkasniff")
-        assert (view.top._console.size.width, view.top._console.size.height) == module.UNKNOWN_SIZE

@@ -10,12 +10,10 @@ import pytest
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors, releases
-from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
+from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys
 from kafkasniff.kafka.apis.entities import mentions, only, plan_of
 from kafkasniff.kafka.apis.kafka_json import encode, values_of
 from kafkasniff.kafka.apis.releases import (
-    Proof,
-    Proven,
     defined_data,
     defined_pairs,
     dropped_in,
@@ -34,7 +32,6 @@ from kafkasniff.kafka.schema.codes import (
     uuid_bytes,
     uuid_text,
 )
-from kafkasniff.kafka.schema.data_files import data_folder
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.model import Direction, Message
@@ -96,14 +93,6 @@ def test_headers_exist_and_fit() -> None:
             assert (answered >= 1) is (flexible and found.name != "ApiVersions")
 
 
-def test_file_names() -> None:
-    """In Kafka's snake case."""
-    names = [snake_case(name) for name in ("ThrottleTimeMs", "KRaftVersion", "V3AndBelowTopics", "LastKnownELR")]
-    assert names == ["throttle_time_ms", "kraft_version", "v3_and_below_topics", "last_known_elr"]
-    names = sorted(path.name for path in data_folder().glob("[0-9]*.txt"))
-    assert names == [f"{found.key:03d}_{snake_case(found.name)}.txt" for found in apis()]
-
-
 def key(name: str) -> int:
     found = api_by_name(name)
     assert found is not None
@@ -147,25 +136,6 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(releases, "data_folder", lambda: tmp_path / "dissectors")
     monkeypatch.setattr("kafkasniff.kafka.schema.data_files.data_folder", lambda: tmp_path / "dissectors")
     return tmp_path / "dissectors" / "proven.txt"
-
-
-def test_lines(listed: Path) -> None:
-    assert proven() == Proven({}, {}, {}), "nothing is proven without the file"
-    listed.write_text(
-        "# Head.\n"
-        "Produce 9 captures 4.4.0 a.pcap b.pcap\n"
-        "Produce 9 captures 3.9.2 c.pcap a.pcap\n"
-        "\n"
-        "Produce 9 vectors 4.4.0\n"
-        "Vote 2 vectors 4.0.2 4.4.0\n"
-        "data ConfigRecord 0 vectors 4.4.0\n"
-        "batches 1 captures 3.9.2 c.pcap\n"
-    )
-    assert proven() == Proven(
-        {(0, 9): Proof(("4.4.0",), ("a.pcap", "b.pcap", "c.pcap")), (52, 2): Proof(("4.0.2", "4.4.0"))},
-        {("ConfigRecord", 0): Proof(("4.4.0",))},
-        {1: Proof(captures=("c.pcap",))},
-    )
 
 
 def test_lines_that_prove_nothing(listed: Path) -> None:
@@ -267,15 +237,6 @@ def test_json_that_is_not_of_the_message(body: object) -> None:
     assert metadata is not None
     with pytest.raises((TypeError, ValueError)):
         values_of(metadata.request(1).root, body, [])
-
-
-def test_names_of_another_release_are_matched_by_their_place() -> None:
-    commit = api(8)
-    assert commit is not None
-    newer = {"groupId": "g", "generationIdOrMemberEpoch": 3, "memberId": "m", "retentionTimeMs": -1, "topics": []}
-    older = {"groupId": "g", "generationId": 3, "memberId": "m", "retentionTimeMs": -1, "topics": []}
-    found = [values_of(commit.request(2).root, body, []) for body in (newer, older)]
-    assert found[0] == found[1]
 
 
 def test_advice_for_every_code() -> None:

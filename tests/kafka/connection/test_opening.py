@@ -204,16 +204,6 @@ def test_closed_within_a_large_request(before: Callable[[], Conversation], size:
         assert "socket.request.max.bytes" in found[0][1]
 
 
-def test_a_request_above_the_bound() -> None:
-    size = 157_286_400
-    talk = opened()
-    talk.send("client", kb.int32(size) + kb.produce_request(9, "orders", bytes(2000))[4:])
-    out = inspect(closed(talk, "rst").packets)
-    kinds = {one.kind: one.detail for one in out if isinstance(one, Problem)}
-    assert "impossible size: 157,286,400 bytes, and at most 104,857,600 are read" in kinds["frame-size"]
-    assert f"a request of {size:,} bytes" in kinds["connection-rejected"]
-
-
 @pytest.mark.parametrize("head", [b"pass", b"\xff\xfe\xfd\xfc", b"    "])
 def test_an_invalid_size_is_not_shown(head: bytes) -> None:
     talk = opened()
@@ -257,14 +247,6 @@ def test_connections_that_are_closed_late() -> None:
         talk = asked(HELLO)
         talk.wait(wait)
         assert len(reported(closed(talk))) == said
-
-
-def test_the_first_end_counts() -> None:
-    """The client learns of it late, and responds even later."""
-    talk = unanswered(greeted())
-    fin = talk.close("broker")
-    late = [packet.but(time_ns=packet.time_ns + 60 * MAX_WAIT_NS) for packet in fin[1:]]
-    assert len(reported([*talk.packets[: -len(late)], *late])) == 1
 
 
 def test_connections_without_a_beginning() -> None:
