@@ -15,11 +15,10 @@ from kafkasniff.analysis.error_causes import (
     Cause,
     carries_messages,
     causes_in,
-    causes_of,
 )
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from tests.analysis.tables import Row, batch_of, exchange, partition
+from tests.analysis.tables import Row, batch_of, exchange
 
 
 def with_errors(fields: tuple[FieldDefinition, ...], code: str | None, said: list[str]) -> dict[str, Any]:
@@ -69,14 +68,3 @@ def errors(*bodies: dict[str, Any] | None, partitions: list[Row] | None = None) 
     values = {"error_code": 3, "error_count": 1, "partitions": partitions or []}
     rows = [exchange("Fetch", at, exchange_id=at, response_body=body, **values) for at, body in enumerate(bodies)]
     return batch_of(rows).select(CAUSE_COLUMNS)
-
-
-def test_without_a_whole_body_the_partitions_count() -> None:
-    partitions = [partition("orders", 7, error_code=3), partition("orders", 8)]
-    whole = {"responses": [{"topic": "payments", "error_code": 3}]}
-    causes, number = causes_of(errors(None, {"responses": []}, whole, partitions=partitions))
-    own = [Cause(3, "orders", partition=True, index=7)]
-    assert [causes[place] for place in number[:2]] == [own, own]
-    assert [one.topic for one in causes[number[2]]] == ["payments"]
-    causes, number = causes_of(errors(None))
-    assert causes[number[0]] == [Cause(3)]

@@ -1,7 +1,9 @@
-"""Filling the explorer's list from captures and exports, its columns and bars, and reading one exchange again."""
+"""Filling the explorer's list from captures, growing ones and exports, its columns and bars; one exchange again."""
 
 from __future__ import annotations
 
+import gzip
+import io
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,11 @@ from typing import Any
 import pytest
 
 import kafkasniff
+from kafkasniff.browse import growing as growing_module
 from kafkasniff.browse import index as index_module
 from kafkasniff.browse import reading as module
 from kafkasniff.browse.following import followed
+from kafkasniff.browse.growing import CopiedPipe, GrowingCapture
 from kafkasniff.browse.histograms import latency_bins, time_bins
 from kafkasniff.browse.index import COLUMNS, ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading, unseen
@@ -19,6 +23,7 @@ from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.model import Exchange, Message
 from tests.browse.opened import capture, exported, fill, never, path_of, rows_of
 from tests.choice import one_in
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("name", one_in(2, ["java-errors", "java-transactions", "java-sasl", "java-group-share"]))
@@ -239,3 +244,67 @@ def test_filters_of_exports() -> None:
         index, wanted = fill(exported("java-errors")[0], expression), fill(capture("java-errors"), expression)
         assert 0 < len(index) < 49
         assert comparable(index).keys() == comparable(wanted).keys(), expression
+
+
+CAPTURE = ROOT / "captures" / "java-errors.pcap"
+
+
+class _Appended(GrowingCapture):
+    ended = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended
+
+    def close(self) -> None:
+        self.ended = True
+
+
+def test_a_file_is_followed_to_its_end(tmp_path: Path) -> None:
+    data, path = CAPTURE.read_bytes(), tmp_path / "grown.pcap"
+    path.write_bytes(data[:20_001])
+    capture = _Appended(path)
+    reading = CaptureReading((str(path),), dict, None, capture)
+    # What is there so far, although it ends within a packet.
+    some = fill(reading)
+    assert 0 < len(some) < 49
+    index = ExchangeIndex()
+    seen = []
+
+    def progress(_read: int, _total: int | None) -> None:
+        seen.append(len(index))
+        if len(seen) == 1:
+            with path.open("ab") as file:
+                file.write(data[20_001:])
+            capture.ended = True
+
+    assert reading.fill(index, None, stopped=never, progress=progress, follow=True) is False
+    assert 0 < seen[0] < len(index) == 49
+    assert capture.state == ""
+    found = reading.look(index, index.row(48), stopped=never)
+    assert found is not None
+
+
+@pytest.mark.parametrize("suffix", ["", "gz"])
+def test_a_pipe(suffix: str) -> None:
+    data = CAPTURE.read_bytes()
+    pipe = CopiedPipe(io.BytesIO(gzip.compress(data) if suffix else data))
+    folder = pipe.path.parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    reading = CaptureReading((str(pipe.path),), dict, None, pipe)
+    index = ExchangeIndex()
+    reading.fill(index, None, stopped=never, progress=lambda *_: None, follow=True)
+    assert len(index) == 49
+    assert pipe.is_over
+    pipe.close()
+    assert not folder.exists()
+
+
+def test_a_pipe_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing_module, "MAX_GROWN", 20_000)
+    pipe = CopiedPipe(io.BytesIO(CAPTURE.read_bytes()))
+    pipe._thread.join(60)
+    assert pipe.path.stat().st_size == 20_000
+    assert pipe.is_full
+    assert "nothing further is read" in pipe.state
+    pipe.close()

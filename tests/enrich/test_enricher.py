@@ -55,20 +55,6 @@ def test_the_metadata_log_is_wanted_where_ids_are_left() -> None:
     assert not learner.wants_metadata_log
 
 
-def test_messages_in_an_envelope() -> None:
-    enricher = Enricher()
-    inner = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
-    reported = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
-    body = {"response_data": {"redacted": 9}, "_response": reported}
-    enricher.feed([Message("response", 9, api_key=58, api="Envelope", api_version=0, body=body)])
-    assert enricher.catalog.topic(ORDERS[1]) == "orders"
-    asked = {"api_key": 20, "api": "DeleteTopics", "api_version": 6, "body": {"topics": [{"topic_id": ORDERS[1]}]}}
-    for request in (asked, {**asked, "body": None}, None):
-        body = {"request_data": {"redacted": 9}, "_request": request}
-        enricher.feed([Message("request", 9, api_key=58, api="Envelope", api_version=0, body=body)])
-    assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
-
-
 @pytest.mark.parametrize("topics", [None, [], [None], [{}], [{"topic": None}], [{"topic": b"__\xff"}], [{"topic": 5}]])
 def test_topics_that_are_odd(topics: Any) -> None:
     for version in (0, 3, 12, 13):

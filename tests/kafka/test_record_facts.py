@@ -12,9 +12,7 @@ from kafkasniff.kafka.embedded.internal_topics import read_records
 from kafkasniff.kafka.record_facts import (
     MAX_ID,
     MAX_SCHEMAS,
-    MAX_TRACE_IDS,
     add_schema_ids,
-    add_trace_id,
     trace_id,
 )
 from kafkasniff.kafka.records.record_sets import decode_records
@@ -23,8 +21,6 @@ from kafkasniff.model import Body
 from tests.kafka.records_craft import LZ4, Record, batch_of, decode, kinds
 
 produce_request = functools.partial(read_records, 0, "request")
-fetch_response = functools.partial(read_records, 1, "response")
-
 Pair = tuple[bytes | None, bytes | None]
 
 
@@ -107,18 +103,6 @@ def test_headers() -> None:
         assert in_headers(("__value_schema_id", odd), ("other", b"x")) == {}
 
 
-@pytest.mark.parametrize(("topic", "read"), [("orders", 4), (None, 4), ("__consumer_offsets", None), ("_x", 4)])
-def test_topics_of_kafka_itself_are_left_alone(topic: str | None, read: int | None) -> None:
-    for interpret, version, topics, partitions in (
-        (produce_request, 9, "topic_data", "partition_data"),
-        (fetch_response, 12, "responses", "partitions"),
-    ):
-        found = records([(None, framed(4))])
-        body = {topics: [{"name": topic, "topic": topic, partitions: [{"records": found}, {"records": None}, {}]}]}
-        interpret(body, version, DecodeContext(DecodeOptions()))
-        assert reported(found) == [(None, read)]
-
-
 W3C = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
@@ -177,10 +161,3 @@ def test_records() -> None:
         assert "_trace_ids" not in third
         assert len(first["headers"]) == 4
         assert kinds(context) == []
-
-
-def test_a_record_with_any_number_of_them() -> None:
-    record: dict[str, object] = {}
-    for number in range(1, 100):
-        add_trace_id(record, {"key": "X-B3-TraceId", "value": b"%016x" % number})
-    assert record == {"_trace_ids": [f"{number:016x}" for number in range(1, MAX_TRACE_IDS + 1)]}

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from kafkasniff.analysis.percentiles import bucket_of
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live import top
-from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket
+from kafkasniff.live.counts import WINDOW_SLOTS, Entry, latency_bucket
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
-from kafkasniff.live.traffic import OpenRequests, topic_traffic
+from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import START_NS, Scene, Talk, fetched_body, produce_body
+from tests.live.scenes import Scene, Talk, fetched_body, produce_body
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -179,33 +179,6 @@ def test_nothing_is_lost_when_slots_leave_the_window(steps: list[tuple[int, int]
 
 def requests(entry: Entry | None) -> int:
     return 0 if entry is None else entry.total().requests
-
-
-def test_a_full_table_counts_newcomers_together() -> None:
-    table: BoundedTable[int, Entry] = BoundedTable(3, Entry)
-    for key in range(10):
-        table.at(key, 0).at(0).requests += 1
-    assert len(table) == 3
-    assert requests(table.other) == 7
-    # The first entry is silent for a window; the others are not.
-    for key in (1, 2):
-        table.at(key, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
-    table.at(99, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
-    assert sorted(key for key, _ in table) == [1, 2, 99]
-    assert requests(table.other) == 8
-    assert sum(requests(entry) for _, entry in table) + requests(table.other) == 13
-
-
-def test_requested_waits_are_not_overdue() -> None:
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
-    fetch = talk.request(0, "Fetch")
-    fetch = msgspec.structs.replace(fetch, body={"max_wait_ms": 5000, "min_bytes": 1, "topics": []})
-    produce = talk.request(0, "Produce")
-    produce = msgspec.structs.replace(produce, body={"acks": -1, "timeout_ms": 30_000})
-    for request in (fetch, produce):
-        kept.message(request)
-    assert list(kept.overdue(START_NS + 4_999_000_000)) == [produce]
-    assert list(kept.overdue(START_NS + 5_000_000_000)) == [fetch, produce]
 
 
 def message(kind: Any, key: int, body: dict[str, Any] | None) -> Message:

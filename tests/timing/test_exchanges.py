@@ -167,22 +167,6 @@ def test_members_of_a_group_wait() -> None:
     assert (join.parts.reason, sync.parts.reason) == ("members", "leader")
 
 
-def test_what_is_sent_again_for_others() -> None:
-    """The broker had acknowledged the first request; what was lost is the second one, while the first was at work."""
-    line = Timeline()
-    line.open(1, 1)
-    request = line.data("client", 10, asked(1))
-    line.acked("broker", 11)
-    line.add(12, request.but(ident=400))
-    second = line.data("client", 20, asked(2))
-    line.add(120, second.but(ident=500))
-    line.data("broker", 130, answered(1))
-    line.data("broker", 140, answered(2))
-    one, two = of(line.packets)
-    assert parts(one) == {"network": 1, "broker": 119}
-    assert parts(two) == {"resent": 100, "behind": 10, "network": 1, "broker": 9}
-
-
 def test_vantages() -> None:
     near, far = Timeline(client=("10.0.0.5", 50_001)), Timeline(client=("10.0.0.5", 50_002))
     near.open(8, 0.01)

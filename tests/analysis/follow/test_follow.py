@@ -116,22 +116,6 @@ def test_a_retry_that_was_written_twice(tmp_path: Path, place: int) -> None:
     assert one(tmp_path / "offset", exchanges, records, at(f"orders-0@{place}")) == ways[place - 7]
 
 
-def test_an_acknowledgement_without_an_offset(tmp_path: Path) -> None:
-    """A broker that no longer knows the offset of a batch that it has already."""
-    exchanges = [produce(1, 0), produce(2, 1, -1), fetch(1, 2, 17)]
-    records = [produced(number, number - 1, **IDEMPOTENT) for number in (1, 2)] + [fetched(1, 2, 17, **IDEMPOTENT)]
-    way = one(tmp_path, exchanges, records)
-    assert (way.offset, kinds(way)) == (17, ["produced", "produced", "acknowledged", "delivered"])
-    assert (way.steps[2].offset, way.unknown) == (None, [])
-
-
-def test_a_later_request_is_not_what_was_delivered_before(tmp_path: Path) -> None:
-    exchanges = [produce(1, 2, status="no_response", acks=0), fetch(1, 1, 3)]
-    ways = followed(tmp_path, exchanges, [produced(1, 2), fetched(1, 1, 3)]).ways
-    assert [(way.offset, kinds(way)) for way in ways] == [(3, ["delivered"]), (None, ["produced"])]
-    assert ways[0].unknown == ["producer"]
-
-
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_the_offset_in_a_batch_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Counted over the batches of the partition: old producers send several."""

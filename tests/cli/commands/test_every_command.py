@@ -92,7 +92,7 @@ def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None
     if name not in ("decode", "analyze", "audit"):
         assert result.objects[0]["broken"] is True
     random = Random(11)
-    for _ in range(fewer(1, 8)):
+    for _ in range(fewer(1, 3)):
         data = bytearray(whole[: random.randrange(200, len(whole))])
         for _ in range(50):
             data[random.randrange(24, len(data))] = random.randrange(256)
@@ -140,22 +140,6 @@ def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     hosts.write_text(f"{bare[0]['broker']} broker rack=eu-1a\n127.0.0.0/8 rack=eu-1b\n")
     named = kafkasniff(*command, "--hosts", hosts).objects
     assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in named} == {("eu-1b", "eu-1a", True)}
-
-
-@pytest.mark.parametrize(
-    "command", one_in(3, [("audit", "--target", "4.0"), ("analyze", "record-sizes"), ("security",)], 2)
-)
-def test_filters_on_topics_and_records(command: tuple[str, ...]) -> None:
-    """Topics are only named by ids in requests of these versions, and records are read for the filter alone."""
-    for expression in ('topic == "secured" and api == "Produce"', 'record.value contains "SCRAM"'):
-        done = kafkasniff(*command, "-q", "-Y", expression, SASL)
-        assert done.code in (Exit.OK, Exit.FINDINGS), done.err
-        assert done.text, expression
-    assert kafkasniff(*command, "-q", "-Y", 'topic == "none"', SASL).text.count("secured") == 0
-    # A pipe is read once: a first reading for names would leave nothing of it.
-    piped = kafkasniff(*command, "-q", "-Y", 'api == "Produce" or topic == "x"', "-", stdin=SASL.read_bytes())
-    whole = kafkasniff(*command, "-q", "-Y", 'api == "Produce"', SASL)
-    assert piped.text.replace(" -\n", f" {SASL}\n").replace(" - ", f" {SASL} ").split() == whole.text.split()
 
 
 SELECTIONS = [

@@ -112,13 +112,3 @@ def test_numbers_and_keys_of_exported_rows_lead_to_each_other(capture: Path, tmp
     for wrong in ("1/", "/2", "1/2/3", "1/-2", "x/2"):
         refused = kafkasniff("decode", f"--exchange={wrong}", capture)
         assert (refused.code, "is not a number, nor CONNECTION_ID/EXCHANGE_ID" in refused.err) == (Exit.USAGE, True)
-
-
-def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: Path) -> None:
-    options: tuple[Any, ...] = ("export", "-q", "--filter", RECORDS, capture)
-    refused = kafkasniff(*options, "-o", tmp_path / "no")
-    assert (refused.code, "--records" in refused.err) == (Exit.USAGE, True)
-    assert kafkasniff(*options, "-o", tmp_path / "yes", "--records").code == 0
-    found = rows(tmp_path / "yes", "exchanges")
-    assert len(found) == len({exchange for exchange, _ in decode(capture, "--filter", RECORDS)}) > 0
-    assert all('"key":"key-0"' in row["request_body"] for row in found)

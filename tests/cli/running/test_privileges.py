@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -169,25 +169,3 @@ def test_root_keeps_only_the_capability_that_its_files_need(
     assert given_up(rights, machine)[0] == ("become", None, capability)
     with rights.acting():
         assert machine.done[-1] == ("lowered", capability)
-
-
-@pytest.mark.parametrize(
-    ("rights", "acting", "opening"),
-    [
-        (lambda: Rights(NOBODY, drops=True, opens=True), [("as", "nobody"), ("back",)], []),
-        (lambda: Rights(ALICE, drops=True), [("as", "alice"), ("back",)], [("as", "alice"), ("back",)]),
-        (Rights, [], []),
-    ],
-)
-def test_whose_files_are_made(
-    machine: Machine, rights: Callable[[], Rights], acting: list[Any], opening: list[Any]
-) -> None:
-    """Files that are opened once are root's if root named no user: others may share `nobody`."""
-    one = rights()
-    with one.acting():
-        pass
-    assert machine.done == acting
-    machine.done.clear()
-    with one.opening():
-        pass
-    assert machine.done == opening

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
-from kafkasniff.cli.running.top import MAX_SAID, TopView
+from kafkasniff.cli.running.top import MAX_SAID, TopView, keys_of
 from kafkasniff.live.findings import BEHIND
 from tests.cli.console import Result, kafkasniff
 from tests.cli.person import PATIENCE, Person
@@ -311,3 +313,31 @@ def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:
     assert len(lines) == MAX_SAID
     assert lines[-1].endswith(f"notice {MAX_SAID + 4}")
     assert view.environment.stderr is view.err
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"q", ["q"]),
+        (b"12+ ", ["1", "2", "+", " "]),
+        (b"\x1b[A\x1bOB", ["up", "down"]),
+        (b"\x1b[C\x1b[D\x1b[Z\t", ["right", "left", "backtab", "tab"]),
+        (b"\x1b[5~\x1b[6~\x1b[H\x1b[F", ["pageup", "pagedown", "home", "end"]),
+        (b"\r\n", ["enter", "enter"]),
+        (b"\x1b", ["escape"]),
+        (b"\x1bq", ["escape", "q"]),
+        (b"\x7f\x08", ["backspace", "backspace"]),
+        (b"\x1b[1;5Aq", ["q"]),  # Ctrl-Up is not bound, and its last byte is not a key
+        (b"\x1b[", []),
+        (b"\xc3\xa9\x00\x01", []),
+        (b"", []),
+    ],
+)
+def test_keys(data: bytes, keys: list[str]) -> None:
+    assert keys_of(data) == keys
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_as_keys(data: bytes) -> None:
+    assert all(key and key.isprintable() for key in keys_of(data))
+    assert len(keys_of(data)) <= len(data)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, MAX_REFUSAL_NS, MAX_WAIT_NS, refusal
+from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, refusal
 from kafkasniff.model import Message, Problem
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
@@ -237,16 +237,6 @@ def test_connections_without_a_report() -> None:
         talk.close("client")
         assert reported(talk) == []
     assert reported(unanswered(greeted())) == []
-
-
-def test_connections_that_are_closed_late() -> None:
-    talk = unanswered(greeted())
-    talk.wait(MAX_REFUSAL_NS)
-    assert reported(closed(talk)) == []
-    for wait, said in ((MAX_WAIT_NS - 1_000_000, 1), (MAX_WAIT_NS, 0)):
-        talk = asked(HELLO)
-        talk.wait(wait)
-        assert len(reported(closed(talk))) == said
 
 
 def test_connections_without_a_beginning() -> None:
