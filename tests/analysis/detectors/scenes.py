@@ -349,7 +349,7 @@ def slow(seconds: float) -> Callable[[], Sequence[Conversation]]:
 
 
 def refused_connect(number: int) -> Conversation:
-    """A broker that refuses to connect, after so many seconds."""
+    """A broker that refuses to connect, `number` seconds after the start."""
     talk = Conversation(("10.0.0.5", 52_000 + number), OTHER)
     talk.wait(number * SECOND)
     talk._add("client", SYN)
