@@ -20,6 +20,7 @@ import pytest
 from kafkasniff.capture.live.interfaces import list_interfaces
 from kafkasniff.cli.commands.live import LOOK_SECONDS
 from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff
@@ -334,3 +335,17 @@ def test_not_all_interfaces_can_be_promiscuous(require_root: Callable[[], None])
     require_root()
     result = kafkasniff("live", "-i", "any", "--promiscuous")
     assert (result.code, "promiscuous" in result.err) == (Exit.USAGE, True)
+
+
+def test_lines_and_tables_share_the_memory(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    limit = Inspector.limit_memory
+
+    def noted(inspector: Inspector, size: int) -> None:
+        limits.append(size)
+        limit(inspector, size)
+
+    monkeypatch.setattr(Inspector, "limit_memory", noted)
+    options = ("--memory", "256M", "--export", tmp_path / "out", "--duration", "50ms")
+    assert kafkasniff("live", "-i", "eth0", "-q", *options).code == 0
+    assert limits == [128 << 20] * 2
