@@ -14,11 +14,8 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.inspector_state import message_bytes
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, likely_bytes
-from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import (
-    BODY_RATIO,
     RECORD_BYTES,
     body_bytes,
     likely_bytes,

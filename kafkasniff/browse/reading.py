@@ -32,7 +32,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Exchange, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.runtime.memory_limits import release_freed_memory
-from kafkasniff.runtime.signals import ENDS_WITH_STDIN
+from kafkasniff.runtime.threads import ENDS_WITH_STDIN
 from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.analysis.audit import Audit, AuditedClient, audit, new_versions
+from kafkasniff.analysis.audit import Audit, AuditedClient, audit
 from kafkasniff.analysis.questions.versions import ClientVersions, Offers, VersionParameters, highest
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import releases, spoken_by
@@ -114,22 +114,6 @@ def test_bodies_without_versions() -> None:
     assert the_client(row, exchange("Fetch", 1, api_version=3)).outcome == "at-risk"
 
 
-def test_new_versions_of_a_release() -> None:
-    """ListOffsets, by Kafka's own schema files: v7 in 3.0, v8 in 3.5, v9 in 3.9, v10 in 4.0."""
-    found = {one.api: one for one in new_versions("4.0", "3.0", {2: 8, 0: 12})}
-    offsets = found["ListOffsets"]
-    assert (offsets.from_max, offsets.target_max, offsets.used_max) == (7, 10, 8)
-    assert (offsets.unused, offsets.since) == ([9, 10], ["3.9", "4.0"])
-    assert "Produce" not in found
-    heartbeat = found["ConsumerGroupHeartbeat"]
-    assert (heartbeat.from_max, heartbeat.used_max, heartbeat.unused) == (None, None, [0, 1])
-    assert heartbeat.summary
-    assert "Vote" not in found
-    assert found["ShareFetch"].unstable == [0]
-    everything = {api_key: spoken.high for api_key, spoken in spoken_by("4.0").items()}
-    assert new_versions("4.0", "3.0", everything) == []
-
-
 def test_a_client_of_the_target_release_is_served() -> None:
     """Every release serves its own highest versions."""
     for target in one_in(6, releases()):
@@ -142,12 +126,3 @@ def test_a_client_of_the_target_release_is_served() -> None:
         for question in (versions, offers):
             question.update(batch_of(rows))
         assert audit(versions, offers).has_findings is False, target
-
-
-def test_an_api_that_the_release_lacks() -> None:
-    client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
-    assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
-    assert client.upgrade == "a client that does not use ShareFetch"
-    assert client.needs == []
-    unknown = the_client(exchange(None, api_key=9999, api_version=0))
-    assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")

@@ -1,4 +1,4 @@
-"""Answers about real captures, compared with the clients' own logs."""
+"""Answers about real captures, compared with the clients' own logs, and with those that were reviewed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
+from tests.analysis.reviewed import ANSWERS, FOLDER, file_of
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -118,3 +120,13 @@ def test_offsets_of_a_group(capture: str, ask: Ask) -> None:
         name = f"{row['topic']}-{row['partition']}"
         assert row["log_end_offset"] == produced[name]
         assert row["commit_lag"] == produced[name] - row["committed_offset"]
+
+
+@pytest.mark.parametrize("name", one_in(5, [*ANSWERS], 2))
+def test_answers_match_the_reviewed_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert ANSWERS[name]() == file_of(name).read_text(encoding="utf-8")
+
+
+def test_every_file_is_compared() -> None:
+    assert {file.name for file in FOLDER.iterdir()} == {file_of(name).name for name in ANSWERS}

@@ -1,4 +1,4 @@
-"""Clusters of brokers as messages name them. `detectors/network_scenes` shows what is kept separate by cluster.
+"""Clusters of brokers as messages name them.
 
 Brokers, listeners and epochs in bodies: what is usable, and bodies that hold anything else.
 """
@@ -71,26 +71,12 @@ def test_brokers_listed_together_belong_to_one_cluster() -> None:
     }
 
 
-def test_a_request_counts_where_the_broker_accepted_it() -> None:
-    vote = '{"cluster_id":"one","topics":[]}'
-    assert labels(row("Vote", A, vote)) == {"10.0.0.1:9092": "one"}
-    # INCONSISTENT_CLUSTER_ID
-    assert labels(row("Vote", A, vote, error=104)) == {}
-    assert labels(row("Vote", A, vote), listed(A, "other")) == {"10.0.0.1:9092": "other"}
-
-
 def test_an_endpoint_with_two_ids_has_none() -> None:
     """A proxy, or a port that another cluster took later."""
     found = known([listed(A, "one", B), listed(A, "other", C)])
     assert found.label("10.0.0.1:9092") is None
     assert found.group("10.0.0.2:9092") == "one"
     assert found.group("10.0.0.9:9092") is None
-
-
-def test_a_cluster_without_an_id_may_be_any_of_the_others() -> None:
-    """Another listener of the same brokers, queried by an old client."""
-    assert not known([listed(A, "one", A), listed(B, None, B), listed(C, None, C)]).several
-    assert known([listed(A, "one", A), listed(B, None, B), listed(C, "other", C)]).group("10.0.0.2:9092") is not None
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"cluster_id":7}', '{"cluster_id":"","brokers":[{"host":1}]}'])

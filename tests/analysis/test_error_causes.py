@@ -7,9 +7,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pytest
 
-from kafkasniff.analysis import error_causes
 from kafkasniff.analysis.error_causes import (
     CAUSE_COLUMNS,
     CODE,
@@ -17,13 +15,10 @@ from kafkasniff.analysis.error_causes import (
     Cause,
     carries_messages,
     causes_in,
-    causes_of,
 )
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from tests.analysis.tables import Row, batch_of, exchange, partition
-
-PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, CONSUMER_GROUP_DESCRIBE = 0, 10, 19, 69
+from tests.analysis.tables import Row, batch_of, exchange
 
 
 def with_errors(fields: tuple[FieldDefinition, ...], code: str | None, said: list[str]) -> dict[str, Any]:
@@ -68,43 +63,8 @@ def test_every_message_of_every_definition_is_read() -> None:
         assert carries_messages(key) == bool(said), api.name
 
 
-def test_code_zero_and_nested_messages_are_not_errors() -> None:
-    topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
-    assert found_in(CREATE_TOPICS, {"topics": topics}) == []
-
-
 def errors(*bodies: dict[str, Any] | None, partitions: list[Row] | None = None) -> pa.RecordBatch:
     """Fetch exchanges with one error each; `partitions`: of all of them."""
     values = {"error_code": 3, "error_count": 1, "partitions": partitions or []}
     rows = [exchange("Fetch", at, exchange_id=at, response_body=body, **values) for at, body in enumerate(bodies)]
     return batch_of(rows).select(CAUSE_COLUMNS)
-
-
-def test_equal_bodies_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-
-    def noted(api_key: int, body: str) -> tuple[Cause, ...]:
-        read.append(body)
-        return causes_in(api_key, body)
-
-    monkeypatch.setattr(error_causes, "causes_in", noted)
-    some, other = ({"responses": [{"topic": name, "error_code": 3}]} for name in ("orders", "payments"))
-    causes, number = causes_of(errors(some, other, some, some))
-    assert len(read) == 2
-    assert [[one.topic for one in causes[place]] for place in number] == [
-        ["orders"],
-        ["payments"],
-        ["orders"],
-        ["orders"],
-    ]
-
-
-def test_without_a_whole_body_the_partitions_count() -> None:
-    partitions = [partition("orders", 7, error_code=3), partition("orders", 8)]
-    whole = {"responses": [{"topic": "payments", "error_code": 3}]}
-    causes, number = causes_of(errors(None, {"responses": []}, whole, partitions=partitions))
-    own = [Cause(3, "orders", partition=True, index=7)]
-    assert [causes[place] for place in number[:2]] == [own, own]
-    assert [one.topic for one in causes[number[2]]] == ["payments"]
-    causes, number = causes_of(errors(None))
-    assert causes[number[0]] == [Cause(3)]

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import TableReading, find_question
-from kafkasniff.analysis.export import Export, answer, missing_tables
-from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.analysis import TableReading
+from kafkasniff.analysis.export import Export
+from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.addresses import Location
 from tests.analysis.exports import write_export
 from tests.analysis.tables import SECOND, START_NS, exchange, record
@@ -52,11 +51,6 @@ def test_files_of_other_dates_are_not_opened(folder: Path) -> None:
         count(export)
 
 
-def test_a_missing_column(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no column colour"):
-        count(Export.open(str(folder)), TableReading(("api", "colour")))
-
-
 @pytest.mark.parametrize("older", [0, 2])
 def test_fields_that_earlier_releases_did_not_write(folder: Path, older: int) -> None:
     """Files of both kinds in one export, in either order."""
@@ -83,15 +77,6 @@ def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
     export = Export(str(tmp_path), {"exchanges": ("exchanges/part-00000.parquet",)}, Location.of(str(tmp_path)))
     (batch,) = export.batches("exchanges", TableReading(("api", "wait_us", "sender")))
     assert batch.to_pylist()[0] | {"api": "Fetch", "wait_us": None, "sender": None} == batch.to_pylist()[0]
-
-
-def test_missing_tables(folder: Path) -> None:
-    whole = Export.open(str(folder))
-    export = msgspec.structs.replace(whole, tables={"exchanges": whole.tables["exchanges"]})
-    assert answer(export, find_question("batching")()) == ["records"]
-    assert missing_tables(export.tables, find_question("latency")()) == []
-    with pytest.raises(UsageError, match="churn needs the table connections"):
-        answer(export, find_question("churn")())
 
 
 def test_folders_that_are_not_exports(tmp_path: Path) -> None:

@@ -50,8 +50,3 @@ def test_invalid_values(question: str, given: dict[str, object], expected: str) 
 def test_an_unknown_question(name: str, suggested: str) -> None:
     with pytest.raises(UsageError, match=rf"{suggested}\?"):
         find_question(name)
-
-
-def test_a_question_like_no_other() -> None:
-    with pytest.raises(UsageError, match=r"'xyzzy'; `kafkasniff analyze --list` lists them$"):
-        find_question("xyzzy")

@@ -1,18 +1,24 @@
+"""Bounded partial answers, percentiles and phases: the same in any order and number of parts."""
+
 from __future__ import annotations
 
 from collections import Counter
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of, middle_of, percentiles
 from kafkasniff.analysis.questions import find_question
+from kafkasniff.analysis.timing import Timing, TimingParameters
 from kafkasniff.report.ladder import Ladder
+from tests.analysis.tables import Row, batch_of, exchange, partition
 from tests.analysis.test_accumulator import ACCUMULATORS
 
 NUMBER = pa.int64()
@@ -163,3 +169,83 @@ def test_wider_buckets_keep_all_groups_in_every_order(seed: int) -> None:
         key = group, cut if bucket > 0 else -cut
         expected[key] = expected.get(key, 0) + 1
     assert content(whole) == sorted((*key, count) for key, count in expected.items())
+
+
+INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
+
+
+def numbers(values: list[int]) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@given(st.lists(INT64, min_size=1, max_size=50))
+@example([2**53 + 1, 2**54 - 1, 2**62 - 1, 2**62, 2**63 - 1, 0, -1])
+def test_the_middle_is_near(values: list[int]) -> None:
+    found = middle_of(bucket_of(numbers(values)))
+    for value, middle in zip(values, found.tolist(), strict=True):
+        assert abs(value - middle) <= abs(value) * RELATIVE_ERROR
+        if abs(value) < 256:
+            assert middle == value
+
+
+def test_every_power_and_its_neighbours() -> None:
+    """Buckets increase with the value."""
+    values = sorted({one for power in range(63) for one in (2**power - 1, 2**power, 2**power + 1)} | {2**63 - 1})
+    assert (np.diff(bucket_of(numbers(values))) >= 0).all()
+    assert (np.diff(bucket_of(numbers([-one for one in values]))) <= 0).all()
+
+
+@given(
+    values=st.lists(st.integers(-(10**6), 10**9), min_size=1, max_size=300),
+    quantile=st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]),
+)
+def test_against_numpy(values: list[int], quantile: float) -> None:
+    # The nearest rank, as NumPy's method `inverted_cdf` has it.
+    expected = np.quantile(numbers(values), quantile, method="inverted_cdf")
+    buckets = bucket_of(numbers(values))
+    (found,) = percentiles(np.zeros(len(values), np.int64), buckets, np.ones(len(values), np.int64), [quantile], 1)
+    assert abs(found[0] - expected) <= abs(expected) * RELATIVE_ERROR
+
+
+def test_ranks() -> None:
+    for size in (1, 2, 99, 100, 101):
+        values = numbers(list(range(1, size + 1)))
+        (found,) = percentiles(np.zeros(size, np.int64), values, np.ones(size, np.int64), [0.99], 1)
+        assert found[0] == -(-size * 99 // 100)
+
+
+FETCH = {"max_wait_ms": 500, "min_bytes": 1}
+
+
+def timed_rows() -> list[Row]:
+    return [
+        exchange("Fetch", 0, latency_us=503_000, duration_us=503_500, request_body=FETCH, partitions=[partition()]),
+        exchange(
+            "Fetch",
+            1,
+            latency_us=40_000,
+            duration_us=41_000,
+            request_body=FETCH,
+            partitions=[partition(bytes=70), partition("payments")],
+        ),
+        exchange("Produce", 2, latency_us=30_000, duration_us=30_000, api_version=3, throttle_time_ms=20),
+        exchange("Produce", 3, latency_us=5_000, duration_us=6_000, api_version=9, throttle_time_ms=900, retransmits=2),
+        exchange("SyncGroup", 4, latency_us=8_000, duration_us=8_000, request_body={"assignments": []}),
+        exchange("Produce", 5, latency_us=None, duration_us=None, status="no_response"),
+        exchange("Produce", 6, latency_us=-5, duration_us=10, request_body="{not json"),
+        exchange("Fetch", 7, latency_us=600_000, duration_us=600_000, request_body="[]"),
+    ]
+
+
+def test_parts_merge() -> None:
+    whole, parts = Timing(TimingParameters(by=("api", "client"))), []
+    every = timed_rows()
+    whole.update(batch_of(every))
+    for place in (5, 2, 0, 7, 1, 6, 3, 4):
+        part = Timing(TimingParameters(by=("api", "client")))
+        part.update(batch_of([every[place]]))
+        parts.append(Timing.from_state(part.state()))
+    first = parts[0]
+    for other in parts[1:]:
+        first.merge(other)
+    assert first.result().equals(whole.result())

@@ -31,8 +31,8 @@ SHOWN = ("severity", "detector", "title", "subject", "count", "first", "last")
 
 
 def of_captures(start: int) -> pytest.MarkDecorator:
-    """One of the few and, with all tests, every fourth one of the others."""
-    return pytest.mark.parametrize("name", sorted({FEW[start], *(MANY[start::4] if ALL else [])}))
+    """One of the few and, with all tests, every eighth one of the others."""
+    return pytest.mark.parametrize("name", sorted({FEW[start], *(MANY[start::8] if ALL else [])}))
 
 
 def keys_of(path: Path) -> Path | None:
@@ -88,7 +88,7 @@ def test_check_of_the_export(name: str, tmp_path: Path) -> None:
     assert without_numbers(answer("check", out)["findings"]) == without_numbers(checked(name))
 
 
-@pytest.mark.parametrize("name", sorted({FEW[1], *(MANY[2::8] if ALL else [])}))
+@pytest.mark.parametrize("name", sorted({FEW[1], *(MANY[2::16] if ALL else [])}))
 def test_stats_security_and_report(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
     expected = checked(name)

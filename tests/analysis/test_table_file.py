@@ -183,7 +183,7 @@ def test_damage_anywhere(part: str, tmp_path: Path) -> None:
     path = small(tmp_path)
     whole = path.read_bytes()
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    places = range(0, footer, fewer(5, 1)) if part == "pages" else range(footer, len(whole), fewer(7, 1))
+    places = range(0, footer, fewer(5, 2)) if part == "pages" else range(footer, len(whole), fewer(7, 2))
     read_or_not = [0, 0]
     for place in places:
         for wrong in (0x00, 0xFF, 0x15)[: fewer(2, 3)]:

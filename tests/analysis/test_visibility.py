@@ -113,13 +113,6 @@ def test_missing_data_of_unknown_size_follows_and_lowers_no_share() -> None:
     assert [one.reason for one in found.unmeasured] == ["capture-cut"]
 
 
-def test_an_export_without_connections_and_nothing_at_all() -> None:
-    unknown = visible(("exchanges", exchange()))
-    assert (unknown.known, unknown.share, unknown.is_high) == (False, None, True)
-    nothing = visible()
-    assert (nothing.known, nothing.share, nothing.is_high) == (True, None, False)
-
-
 def test_order_batches_and_merging_change_nothing() -> None:
     rows = [
         GOOD,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.browse import filter_texts as module
-from kafkasniff.browse.filter_texts import SavedFilters, added, completed, condition, filters_file
+from kafkasniff.browse.filter_texts import SavedFilters, completed, condition
 from kafkasniff.browse.index import Row
 from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
 from kafkasniff.errors import OutputError
@@ -46,17 +46,6 @@ def test_the_filter_keeps_what_the_cell_says(column: str, sign: str) -> None:
         assert [row.exchange_id for row in found] == [row.exchange_id for row in wanted]
 
 
-@pytest.mark.parametrize("column", ["packet", "time", "latency", "request", "response"])
-def test_more_and_less(column: str) -> None:
-    like = ROWS[20]
-    bound = getattr(like, column)
-    for sign, wanted in ((">", lambda value: value > bound), ("<", lambda value: value < bound)):
-        made = condition(like, column, sign)  # type: ignore[arg-type]
-        assert made is not None
-        known = [getattr(row, column) for row in ROWS if getattr(row, column) is not None]
-        assert sorted(getattr(row, column) for row in listed(made)) == sorted(filter(wanted, known))
-
-
 @pytest.mark.parametrize(
     ("column", "value", "sign", "made"),
     [
@@ -79,12 +68,6 @@ def test_more_and_less(column: str) -> None:
 )
 def test_cells(column: str, value: object, sign: str, made: str | None) -> None:
     assert condition(ROWS[0]._replace(**{column: value}), column, sign) == made  # type: ignore[arg-type]
-
-
-def test_conditions_are_added() -> None:
-    assert added("", "has topic") == "has topic"
-    assert added("acks == 0 or has topic", "partition == 3") == "(acks == 0 or has topic) and partition == 3"
-    assert added("acks == 0", "has topic || has group_id") == "acks == 0 and (has topic || has group_id)"
 
 
 SEEN = {
@@ -124,19 +107,6 @@ def test_completed() -> None:
         assert completed(expression, lambda column: SEEN.get(column, [])) == whole, expression
 
 
-def test_they_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "config" / "filters"
-    saved = SavedFilters(path)
-    for expression in ("acks == 0", "has topic", "acks == 0"):
-        saved.save(expression)
-    assert SavedFilters(path).expressions == saved.expressions == ["has topic", "acks == 0"]
-    monkeypatch.setattr(module, "MAX_SAVED", 1)
-    assert SavedFilters(path).expressions == ["acks == 0"]
-    without_file = SavedFilters()
-    without_file.save("has topic")
-    assert without_file.expressions == ["has topic"]
-
-
 def test_only_the_user_reads_them_and_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config" / "filters"
     other = tmp_path / "other"
@@ -165,9 +135,3 @@ def test_what_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="saved filters"):
         SavedFilters(tmp_path / "file" / "filters")
-
-
-def test_place() -> None:
-    assert filters_file({"HOME": "/home/a"}) == Path("/home/a/.config/kafkasniff/filters")
-    assert filters_file({"HOME": "/home/a", "XDG_CONFIG_HOME": "/x"}) == Path("/x/kafkasniff/filters")
-    assert filters_file({}) is None

@@ -42,30 +42,6 @@ def test_an_exchange_is_among_those_that_it_leads_to(name: str) -> None:
         assert one in selected(of, among), of
 
 
-def test_what_is_under_the_cursor_comes_first() -> None:
-    fetched = next(
-        one for one in exchanges("java-codecs")
-        if one.response is not None and one.response.api == "Fetch" and len(list(followed(one))) > 4
-    )  # fmt: skip
-    assert fetched.response is not None
-    assert fetched.response.body is not None
-    topics = fetched.response.body["responses"]
-    for number, topic in enumerate(topics):
-        for place, partition in enumerate(topic["partitions"]):
-            path = f"responses[{number}].partitions[{place}].records.batches[0].records[0].value"
-            found = list(followed(fetched, 1, path))
-            wanted = f"{topic['_topic_name']}-{partition['partition_index']}"
-            assert next(one.title for one in found if one.kind == "partition") == wanted
-            record = next(iter(partition["records"]["batches"]))["records"][0]
-            assert found[0].title == f"{wanted}@{record['offset']}"
-            # The rest is offered as well.
-            assert {one.expression for one in followed(fetched) if one.kind == "partition"} <= {
-                one.expression for one in found
-            }
-    assert list(followed(fetched, 1, "no.such[7].field")) == list(followed(fetched))
-    assert list(followed(fetched, 5, "responses[0]")) == list(followed(fetched))
-
-
 def _batch(topic: str, *keys: bytes) -> dict[str, Any]:
     records = [{"offset": at, "key": key, "value": b"", "headers": [], "timestamp": 0} for at, key in enumerate(keys)]
     batch = {"records": records, "compression": "none", "batch_length": 9, "producer_id": -1}
@@ -110,15 +86,6 @@ def _produced(topic: Any, key: Any, *, base: int | None = 5) -> Exchange:
     answer = {"index": 3, "error_code": 0, "base_offset": base}
     response = message("response", body={"responses": [{"name": topic, "partition_responses": [answer]}]})
     return exchange(request, None if base is None else response)
-
-
-@pytest.mark.parametrize("text", ['a"b\\c', "a\x1b[31m\r\n\t\x7f", "…", "x" * 300])
-def test_any_text_can_be_followed(text: str) -> None:
-    of = _produced(text, text.encode())
-    for one in followed(of):
-        assert one.title.isprintable()
-        assert selected(one, [of]) == [of]
-    assert {one.kind for one in followed(of)} == {"record", "key", "trace", "partition"}
 
 
 def test_bounds() -> None:

@@ -22,7 +22,6 @@ from aiohttp import web
 
 from kafkasniff.browse import serving as module
 from kafkasniff.browse.serving import ExplorerServer
-from kafkasniff.errors import OutputError
 from tests.chromium import chromium
 from tests.conftest import ROOT
 
@@ -262,11 +261,3 @@ def test_a_malformed_message_ends_its_page(tmp_path: Path) -> None:
         assert process.stderr is not None
         reported = b"kafkasniff: a page sent a malformed message and was closed"
         assert process.stderr.read().splitlines()[1:] == [reported] * len(messages)
-
-
-def test_a_port_that_is_taken() -> None:
-    server = ExplorerServer(["kafkasniff", "browse", "x"], title="x")
-    with pytest.raises(OutputError, match="cannot listen on 127"):
-        ExplorerServer(["kafkasniff", "browse", "x"], title="x", port=server.port)
-    server.stop()
-    server.run()

@@ -1,18 +1,20 @@
-"""Signals in the middle of output, exit codes, colours and messages."""
+"""Signals in the middle of output, exit codes, colours, messages, and outputs that end."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER, Exit, Interrupted, Interrupts
+from kafkasniff.cli.output import Output
+from kafkasniff.errors import OutputError
 from tests.cli.console import environment
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,19 +56,6 @@ def test_a_signal_interrupts(signum: int) -> None:
     found = interrupted(lambda _: send(signum))
     assert found.signum == signum
     assert found.code == 128 + signum
-
-
-def test_it_waits_for_the_end_of_a_line() -> None:
-    written = []
-
-    def write(interrupts: Interrupts) -> None:
-        with interrupts.held():
-            send(signal.SIGTERM)
-            written.append("the whole line")
-        written.append("another line")
-
-    assert interrupted(write).signum == signal.SIGTERM
-    assert written == ["the whole line"]
 
 
 @pytest.mark.parametrize(("second", "waits"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)])
@@ -178,7 +167,32 @@ def test_messages_that_nobody_reads(error: Exception) -> None:
     environment(stderr=Closed()).say("anything")
 
 
-def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((77, 20)))
-    assert environment(width=None).width == 77
-    assert environment(width=50).width == 50
+def test_a_reader_that_closed_is_not_an_output_error() -> None:
+    class Gone(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError), Output(environment(stdout=Gone())) as output:
+        output.write(b"x")
+
+
+def test_a_file_left_by_an_exception_is_reported_as_incomplete(tmp_path: Path) -> None:
+    err, path = io.StringIO(), tmp_path / "out"
+
+    def fail_midway() -> None:
+        with Output(environment(stderr=err), str(path)) as output:
+            output.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_midway()
+    assert err.getvalue() == f"kafkasniff: {path} is incomplete\n"
+    assert path.read_bytes() == b"half"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
+def test_a_disk_that_fills_up_at_the_last_moment() -> None:
+    err = io.StringIO()
+    with pytest.raises(OutputError, match="No space"), Output(environment(stderr=err), "/dev/full") as output:
+        output.write(b"x")
+    assert err.getvalue() == "kafkasniff: /dev/full is incomplete\n"

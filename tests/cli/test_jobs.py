@@ -1,4 +1,4 @@
-"""`decode --jobs`: threads and their failures."""
+"""`decode --jobs`, the default number of processes, and lines that the kernel writes: nothing changes a byte."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from benchmarks import small_messages
 from kafkasniff.capture.formats import pcap
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import pipeline
+from kafkasniff.cli.running import sources as module
+from kafkasniff.cli.running.sources import JOB_BYTES, MAX_USUAL_JOBS, usual_jobs
 from kafkasniff.engine import lines_ahead
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.native import lines
 from kafkasniff.runtime.threads import Task
 from tests.choice import DEEP, fewer, in_turn, one_in
 from tests.cli.console import Result, kafkasniff
+from tests.conftest import shipped_captures
 from tests.craft import disturb
 from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
@@ -75,7 +79,7 @@ def test_the_output_matches_that_of_one_thread(tmp_path: Path, options: tuple[st
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), in_turn(one_in(20, [path.name for path in CAPTURES]), ["json", "text"], 2, with_all=2)
+    ("name", "form"), in_turn(one_in(20, [path.name for path in CAPTURES]), ["json", "text"], 2, with_all=4)
 )
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""
@@ -166,3 +170,77 @@ def test_a_reader_that_closes(busy: Process) -> None:
     assert busy.wait(60) == Exit.OK
     assert busy.stderr is not None
     assert busy.stderr.read() == b""
+
+
+def sparse(path: Path, size: int) -> str:
+    """A sparse file of that size."""
+    with path.open("wb") as file:
+        file.truncate(size)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("cores", "sizes", "expected"),
+    [
+        (4, [], 1),
+        (4, [JOB_BYTES - 1], 1),
+        (4, [2 * JOB_BYTES - 1], 1),
+        (4, [2 * JOB_BYTES], 2),
+        (4, [JOB_BYTES] * 3, 3),
+        (4, [100 * JOB_BYTES], 4),
+        (1, [100 * JOB_BYTES], 1),
+        (64, [100 * JOB_BYTES], MAX_USUAL_JOBS),
+    ],
+)
+def test_by_size_and_cores(
+    cores: int, sizes: list[int], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_cores", lambda: cores)
+    assert usual_jobs([sparse(tmp_path / str(number), size) for number, size in enumerate(sizes)]) == expected
+
+
+def test_inputs_that_are_not_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_cores", lambda: 4)
+    large = sparse(tmp_path / "large", 100 * JOB_BYTES)
+    os.mkfifo(tmp_path / "pipe")
+    for other in ("-", str(tmp_path / "pipe"), str(tmp_path / "none"), str(tmp_path)):
+        assert usual_jobs([large, other]) == 1
+    assert usual_jobs([large]) == 4
+
+
+FORMS: dict[str, list[str]] = {
+    "text": [],
+    "json": ["--format", "json"],
+    "filtered": ["--filter", "size >= 40"],
+    "filtered by responses": ["--filter", "latency_ms > 1", "--format", "json"],
+    "filtered by bodies": ["--filter", "body.topics"],
+}
+
+
+def _words(lines: bytes) -> list[list[bytes]]:
+    """Lines without padding: that of a request that waits for its response depends on what is decided before it."""
+    return [line.split() for line in lines.splitlines()]
+
+
+def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
+    done = kafkasniff("decode", capture, *options)
+    return done.out, done.err, done.code
+
+
+@pytest.mark.parametrize(("capture", "form"), in_turn(one_in(12, shipped_captures()), FORMS, 5, with_all=10))
+def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = FORMS[form]
+    monkeypatch.setattr(pipeline, "FEW", 0)
+    whole, _, _ = _shown(capture, *options)
+    counts = one_in(2, [1, 2, 5, 40, 10_000])
+    found = [_shown(capture, *options, "-c", count) for count in counts]
+    monkeypatch.setattr(Inspector, "write_lines", lambda *_, **_named: False)
+    for count, one in zip(counts, found, strict=True):
+        assert one == _shown(capture, *options, "-c", count)
+        if form == "filtered":
+            assert _words(whole)[: len(_words(one[0]))] == _words(one[0])
+        else:
+            assert whole.startswith(one[0])
+        if "json" in options:
+            shown = sum(line.startswith((b'{"type":"request"', b'{"type":"response"')) for line in one[0].splitlines())
+            assert shown == count or (shown < count and one[0] == whole)

@@ -51,14 +51,6 @@ def test_every_message_is_one_harmless_line(text: str) -> None:
     assert second == f"kafkasniff: {printable(text)}"
 
 
-@given(TEXT)
-def test_escaping_again_changes_nothing(text: str) -> None:
-    once = printable(text, backslashes=False)
-    assert printable(once, backslashes=False) == once
-    assert printable(printable(text), backslashes=False) == printable(text)
-    assert printable(text, backslashes=False) == text or not text.isprintable() or text != once
-
-
 @pytest.mark.parametrize("name", one_in(3, list(NAMES)))
 def test_names_of_files(name: str, tmp_path: Path) -> None:
     evil = os.fsdecode(NAMES[name])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -119,23 +117,3 @@ def test_timing(sources: Sources) -> None:
     text = kafkasniff(*command, width=160).text
     assert re.findall(r"^  conn (\d+) ", text, re.M) == [str(one["keys"]["connection"]) for one in answer["groups"]]
     assert re.findall(r"^ +#(\d+)  ", text, re.M) == [str(one["exchange"]) for one in answer["slowest"]]
-
-
-def places(lines: Iterable[Object]) -> set[str]:
-    return {json.dumps(line) for line in lines}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--api", "Fetch,Metadata,ApiVersions"),
-        ("--errors",),
-        ("--client-id", "*1*"),
-        ("--no-records", "--two-pass"),
-        ("--jobs", "3", "--api", "ApiVersions"),
-        ("--filter", "connection > 2 and record_count > 0"),
-    ],
-    ids=" ".join,
-)
-def test_options_do_not_change_numbers(sources: Sources, options: tuple[str, ...]) -> None:
-    assert places(decoded(sources, *options)) <= places(decoded(sources))

@@ -36,23 +36,6 @@ def test_json_lines() -> None:
     ]
 
 
-def test_text_has_them_in_place_of_bytes() -> None:
-    found = kafkasniff(*DECODE, "-v", "--topic", "protobuf-orders", "--api", "Produce").text
-    assert 'value: shop.Order {"id":1,"item":"lamp"} (schema 304)' in found
-    assert 'value: shop.Invoice.Line {"text":"one lamp"} (schema 304)' in found
-    assert "_value" not in found
-    # Without the body there is no room for them.
-    assert kafkasniff(*DECODE).text == kafkasniff("decode", "-q", str(CAPTURE)).text
-
-
-def test_long_values_are_cut(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text("{}", encoding="utf-8")
-    capture = str(CAPTURE.with_name("java-connect.pcap"))
-    found = kafkasniff("decode", "-qv", "--schema", f"connect-configs={tmp_path / 's.json'}", capture)
-    assert found.code == 0
-    assert "… +" in kafkasniff("decode", "-qv", "--schema", f"connect-status={tmp_path / 's.json'}", capture).text
-
-
 @pytest.mark.parametrize("path", ["record.value.id", "record.value.$.id", 'record.value."id"'])
 def test_filters(path: str) -> None:
     found = kafkasniff(*DECODE, "--api", "Produce", "--format", "json", "--filter", f"{path} > 10")
@@ -74,12 +57,6 @@ def test_hidden_payload_hides_decoded_values() -> None:
         found = kafkasniff(*DECODE, "--format", "json", option, "--filter", "record.value.id == 70000")
         assert '"api":"Produce"' in found.text
         assert "größe" not in found.text
-
-
-def test_threads_change_nothing() -> None:
-    one, two = (kafkasniff(*DECODE, "--format", "json", "--jobs", jobs).text for jobs in ("1", "2"))
-    assert one == two
-    assert "shop.Order" in one
 
 
 def test_a_registry_at_a_url() -> None:
@@ -137,12 +114,6 @@ def test_queries_and_the_way_of_a_record_decode_captures(tmp_path: Path) -> None
         assert "order-7" not in hidden
     for command in (("sql", "FROM records"), ("follow", "--key", "x")):
         assert kafkasniff(*command, "--registry", REGISTRY, str(folder)).code == 2
-
-
-@pytest.mark.extended
-def test_processes_change_no_row(tmp_path: Path) -> None:
-    one, two = (exported(tmp_path / jobs, "--registry", REGISTRY, "--jobs", jobs) for jobs in ("1", "2"))
-    assert one == two
 
 
 def test_exports_say_what_is_missing(tmp_path: Path) -> None:

@@ -16,13 +16,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 import pytest
 
 from tests.capture.network import on_own_loopback
-from tests.cli.real_live import STAYS, exchange, until_it_captures
+from tests.cli.real_live import exchange
 
 pytestmark = pytest.mark.extended
 PYTHON = [sys.executable, "-m", "kafkasniff"]
@@ -177,45 +176,3 @@ def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
     spoken = [(one["type"], one["correlation_id"]) for one in found]
     first = spoken[0][1]
     assert spoken == [(kind, number) for number in range(first, last + 1) for kind in ("request", "response")]
-
-
-@pytest.mark.root
-def test_the_network_of_another_process(require_root: Callable[[], None], require_tool: Callable[[str], str]) -> None:
-    """`nsenter -t PID -n kafkasniff live` with the PID of a container: its network, our program and files."""
-    require_root()
-    nsenter = require_tool("nsenter")
-    reported: queue.Queue[tuple[int, Talk]] = queue.Queue()
-    over = threading.Event()
-
-    @on_own_loopback
-    def container() -> None:
-        talk = Talk()
-        with contextlib.closing(talk), processes() as start:
-            reported.put((start(["sleep", "600"]).pid, talk))
-            assert over.wait(2 * PATIENCE)
-
-    with ThreadPoolExecutor(1) as threads, processes() as start:
-        inside = threads.submit(container)
-        try:
-            while not inside.done() and reported.empty():
-                time.sleep(0.01)
-            if inside.done():
-                inside.result()
-            pid, talk = reported.get()
-            live = ["live", *STAYS, "-i", "lo", "--format", "json", f"tcp port {talk.port}"]
-            assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
-            process = start([nsenter, "-t", str(pid), "-n", *PYTHON, *live])
-            assert process.stdout is not None
-            until_it_captures(process)
-            talk.exchange_once()
-            lines = Lines(process.stdout)
-            found = [lines.next() for _ in range(2)]
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE) == 0
-        finally:
-            over.set()
-        inside.result(PATIENCE)
-    assert [(one["type"], one["api"], one["broker"]) for one in found] == [
-        ("request", "Produce", f"127.0.0.1:{talk.port}"),
-        ("response", "Produce", f"127.0.0.1:{talk.port}"),
-    ]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.enrich import Broker, Catalog, catalog
+from kafkasniff.enrich import Catalog, catalog
 from kafkasniff.enrich import catalog as module
-from kafkasniff.enrich.catalog import BEFORE, LearnedFacts, parse_topic_ids
+from kafkasniff.enrich.catalog import LearnedFacts, parse_topic_ids
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.codes import ZERO_UUID, uuid_text
 from kafkasniff.model import Endpoint
@@ -56,42 +56,6 @@ def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [known.topic(one) is not None for one in ids] == [False, False, True, True, True]
 
 
-def test_brokers_by_address() -> None:
-    known = Catalog()
-    known.learn_broker(1, "10.0.0.9", 9092, "rack-a")
-    known.learn_broker(2, "::ffff:10.0.0.10", 9092)
-    known.learn_broker(3, "2001:DB8:0::1", 9093)
-    known.learn_broker(4, "localhost", 9094)
-    assert known.broker_id(Endpoint("10.0.0.9", 9092)) == 1
-    assert known.broker_id(Endpoint("10.0.0.9", 9093)) is None
-    assert known.broker_id(Endpoint("10.0.0.10", 9092)) == 2
-    assert known.broker_id(Endpoint("2001:db8::1", 9093)) == 3
-    assert known.broker_id(Endpoint("127.0.0.1", 9094)) == known.broker_id(Endpoint("::1", 9094)) == 4
-    assert known.broker_id(Endpoint("127.0.0.2", 9094)) is None
-    assert known.broker_id(None) is None
-    assert known.brokers[0] == Broker(1, "10.0.0.9", 9092, "rack-a")
-    # By the names of the capture.
-    known = Catalog()
-    known.learn_broker(7, "Kafka-1.Example.", 9092)
-    end = Endpoint("10.0.0.9", 9092)
-    assert known.broker_id(end) is None
-    known.hosts = {"10.0.0.9": "kafka-1.example"}
-    assert known.broker_id(end) == 7
-
-
-def test_an_address_goes_to_another_broker() -> None:
-    end = Endpoint("10.0.0.9", 9092)
-    forward, first = Catalog(), Catalog(retroactive=True)
-    for known in (forward, first):
-        known.learn_broker(1, "10.0.0.9", 9092)
-        known.learn_broker(2, "10.0.0.9", 9092)
-    assert forward.broker_id(end) == 2
-    assert first.broker_id(end) == 1, "what is true at the beginning"
-    first.retroactive = False
-    first.learn_broker(2, "10.0.0.9", 9092)
-    assert first.broker_id(end) == 2
-
-
 @pytest.mark.parametrize("expected", [
     (-1, "", -1), (1, "", 9092), (1, "h", 0), (1, "h", 65536), (None, "h", 1), (1, None, 1), (1, "h", None),
     (1, b"\xff", 1), (1, "h" * 256, 1),
@@ -110,28 +74,6 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [broker.id for broker in known.brokers] == [1, 3], (
         "the broker that was not reported for the longest time is dropped"
     )
-
-
-def test_software_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(catalog, "MAX_PAIRS", 2)
-    known = Catalog()
-    for number in (1, 2):
-        known.learn_software(number, "librdkafka", "2.6.1")
-    assert known.software(1) == ("librdkafka", "2.6.1")
-    known.learn_software(3, "sarama", "1")
-    known.learn_software(3, "sarama", "2")
-    assert known.software(3) == ("sarama", "2")
-    assert known.software(2) == (None, None), "the one not heard of for the longest time is gone"
-    assert known.software(1) == ("librdkafka", "2.6.1")
-    known.learn_software(4, b"\xff", "1")
-    known.learn_software(4, "x" * 256, "1")
-    assert known.software(4) == (None, None)
-    # In a run that only learns, the first counts.
-    known = Catalog(retroactive=True)
-    known.learn_software(1, "proxy", "1")
-    known.learn_software(1, "librdkafka", "2")
-    assert known.software(1) == ("proxy", "1")
 
 
 TIMES = st.none() | st.integers(0, 5)
@@ -181,15 +123,6 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found.merge(other)
     assert [len(found.topics), len(found.brokers), len(found.kafka), len(found.software), len(found.hosts)] == [2] * 5
     assert len(found.brokers["h", 0]) == 2
-
-
-def test_which_broker_listens() -> None:
-    found = LearnedFacts(hosts={"10.0.0.7": "KAFKA-7.example."})
-    ends = ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("localhost", 9093), ("kafka-7.example", 9092)
-    for end, number, time in zip(ends, (3, 4, 3, 5, 7), (50, 70, None, 1, 2), strict=True):
-        found.broker(end, number, time)
-    asked = ("10.0.0.9", 9092), ("10.0.0.9", 9093), ("::1", 9093), ("10.0.0.7", 9092)
-    assert [found.broker_at(*end) for end in asked] == [[(BEFORE, 3), (70, 4)], [], [(1, 5)], [(2, 7)]]
 
 
 BOTH = {ORDERS: "orders", PAYMENTS: "payments.eu"}

@@ -14,34 +14,14 @@ from hypothesis import strategies as st
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.enricher import MAX_KINDS, RenderedBodies
-from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.model import Direction, Endpoint, Message, Summary
+from kafkasniff.model import Direction, Message, Summary
 from tests.craft.batches import batch
-from tests.enrich.talks import ORDERS, admin, both, consumer, events, exchanges, messages
+from tests.enrich.talks import ORDERS, both, events, exchanges, messages
 
 
 def topics(message: Message, field: str) -> list[tuple[str, str | None]]:
     assert message.body is not None
     return [(one["topic_id"], one.get("_topic_name")) for one in message.body[field]]
-
-
-def test_partitions_if_the_name_was_learnt_between_request_and_response() -> None:
-    talk, reported = consumer(), admin()
-    request, answered = [index for index, packet in enumerate(talk.packets) if len(packet.payload) > 100][:2]
-    packets = [*talk.packets[: request + 1], *reported.packets, *talk.packets[request + 1 : answered + 3]]
-    exchange = exchanges(events(packets), "Fetch")[0]
-    facts = list(mentions(exchange.request, exchange.response).partitions.values())
-    assert [(one.topic, one.topic_id, one.partition, one.record_count) for one in facts] == [
-        ("orders", ORDERS[1], 0, 1),
-        (None, ORDERS[1], 1, None),
-    ]
-
-
-def test_exchanges_have_broker_and_software() -> None:
-    found = events(both())
-    fetches = exchanges(found, "Fetch")
-    assert [one.broker_id for one in fetches] == [None, 3, 3, 3]
-    assert {(one.software_name, one.software_version) for one in fetches} == {("craft-consumer", "1.0")}
 
 
 def test_names_from_a_first_pass_are_known_before() -> None:
@@ -73,51 +53,6 @@ def test_the_metadata_log_is_wanted_where_ids_are_left() -> None:
     assert learner.wants_metadata_log
     learner.catalog.learn_topic(ORDERS[1], "orders")
     assert not learner.wants_metadata_log
-
-
-def metadata_log(value: dict[str, Any] | None) -> Message:
-    records = {"batches": [{"records": [{"offset": 0, "value": b"", "_value": value}]}], "truncated_bytes": 0}
-    partition = {"partition_index": 0, "records": records}
-    body = {"responses": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [partition]}]}
-    return Message("response", 9, api_key=1, api="Fetch", api_version=13, body=body)
-
-
-def test_metadata_records_give_names() -> None:
-    enricher = Enricher()
-    topic = {"type": "TopicRecord", "version": 0, "value": {"name": "orders", "topic_id": ORDERS[1]}}
-    points = [{"name": "CLIENT", "host": "10.0.0.9", "port": 9092, "security_protocol": 0}]
-    node = {"type": "RegisterBrokerRecord", "version": 1, "value": {"broker_id": 4, "end_points": points, "rack": "r"}}
-    for value in (topic, node, None, {"type": "TopicRecord", "version": 99, "value": {}}):
-        enricher.feed([metadata_log(value)])
-    assert enricher.catalog.topic(ORDERS[1]) == "orders"
-    assert enricher.catalog.broker_id(Endpoint("10.0.0.9", 9092)) == 4
-    assert [one.rack for one in enricher.catalog.brokers] == ["r"]
-    partition = {"type": "PartitionRecord", "version": 0, "value": {"topic_id": ORDERS[1]}}
-    enricher.feed([metadata_log(partition)])
-    assert partition["value"] == {"topic_id": ORDERS[1], "_topic_name": "orders"}
-
-
-def test_messages_in_an_envelope() -> None:
-    enricher = Enricher()
-    inner = {"topics": [{"name": "orders", "topic_id": ORDERS[1]}]}
-    reported = {"api_key": 19, "api": "CreateTopics", "api_version": 7, "body": inner}
-    body = {"response_data": {"redacted": 9}, "_response": reported}
-    enricher.feed([Message("response", 9, api_key=58, api="Envelope", api_version=0, body=body)])
-    assert enricher.catalog.topic(ORDERS[1]) == "orders"
-    asked = {"api_key": 20, "api": "DeleteTopics", "api_version": 6, "body": {"topics": [{"topic_id": ORDERS[1]}]}}
-    for request in (asked, {**asked, "body": None}, None):
-        body = {"request_data": {"redacted": 9}, "_request": request}
-        enricher.feed([Message("request", 9, api_key=58, api="Envelope", api_version=0, body=body)])
-    assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
-
-
-@pytest.mark.parametrize("version", [0, 4])
-def test_coordinators_give_their_addresses(version: int) -> None:
-    place = {"node_id": 2, "host": "10.0.0.9", "port": 9092, "error_code": 0}
-    body = place if version < 4 else {"coordinators": [{"key": "g", **place}]}
-    enricher = Enricher()
-    enricher.feed([Message("response", 9, api_key=10, api="FindCoordinator", api_version=version, body=body)])
-    assert enricher.catalog.broker_id(Endpoint("10.0.0.9", 9092)) == 2
 
 
 @pytest.mark.parametrize("topics", [None, [], [None], [{}], [{"topic": None}], [{"topic": b"__\xff"}], [{"topic": 5}]])

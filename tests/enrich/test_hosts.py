@@ -109,19 +109,3 @@ def test_anything_is_a_file_or_a_sentence(text: str) -> None:
         said = str(error)
     assert said.startswith("hosts:") or not said
     assert hosts.rack("10.0.0.1") is None or hosts.rack("10.0.0.1")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("10.0.0.5 and 10.0.0.5:51334.", "billing and billing:51334."),
-        ("at 10.0.0.9:9092, 10.0.0.9:9093", "at broker:9092, 10.0.0.9:9093"),
-        ("[fd00::7]:9092, fd00::7: refused", "six:9092, six: refused"),
-        # They only look like it.
-        ("10.0.0.50 10.0.0.5.1 v10.0.0.5 1.10.0.0.5 07:10:22", "10.0.0.50 10.0.0.5.1 v10.0.0.5 1.10.0.0.5 07:10:22"),
-        ("", ""),
-    ],
-)
-def test_text_with_names_instead_of_addresses(text: str, shown: str) -> None:
-    hosts = Hosts.parse("10.0.0.5 billing\n10.0.0.9:9092 broker\nfd00::7 six\n")
-    assert hosts.shown(text) == shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.plan import NamePlan, data_plan, leaves_alone, message_plan, named_topics
+from kafkasniff.enrich.plan import NamePlan, leaves_alone, message_plan
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.definition import Field, Struct
@@ -80,39 +80,7 @@ def _message(vector: Vector) -> Message | None:
     return Message(kind, 0, api_key=vector.key, api_version=vector.version, body=decoded.body, exchange=1)
 
 
-def named(plan: NamePlan | None, *path: str) -> NamePlan:
-    assert plan is not None
-    for field in path:
-        plan = dict(plan.children)[field]
-    return plan
-
-
 def of(key: int, version: int, direction: Direction) -> NamePlan:
     found = message_plan(key, version, direction)
     assert found is not None
     return found[0]
-
-
-def test_some_plans_by_hand() -> None:
-    for version, topics in ((12, ("responses", "topic")), (13, None)):
-        assert named_topics(of(1, version, "response")) == topics
-    fetch = named(of(1, 13, "response"), "responses")
-    assert (fetch.topic, fetch.topic_id, fetch.records) == (None, "topic_id", (("partitions", "records"),))
-    fetch = named(of(1, 12, "response"), "responses")
-    assert (fetch.topic, fetch.topic_id) == ("topic", None)
-    produce = named(of(0, 9, "request"), "topic_data")
-    assert (produce.topic, produce.records) == ("name", (("partition_data", "records"),))
-    snapshot = named(of(59, 1, "response"), "topics")
-    assert snapshot.records == (("partitions", "unaligned_records"),)
-    broker = named(of(3, 9, "response"), "brokers")
-    assert (broker.node, broker.host, broker.port, broker.rack) == ("node_id", "host", "port", "rack")
-    # ZooKeeper's era: the number is in the struct around the addresses from v1 on.
-    live = named(of(6, 6, "request"), "live_brokers")
-    assert (live.node, live.host, live.rack) == ("id", None, "rack")
-    assert named(live, "endpoints").host == "host"
-    assert named(of(6, 0, "request"), "live_brokers").host == "v0_host"
-    assert named(of(62, 1, "request")).node == "broker_id"
-    quorum = of(55, 2, "response")
-    assert named(quorum, "nodes").node == "node_id"
-    assert named(quorum, "nodes", "listeners").host == "host"
-    assert data_plan("Nonsense", 0) is None

@@ -99,15 +99,6 @@ def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
     assert sys.getsizeof(session.topics) < 1_000
 
 
-@pytest.mark.parametrize(
-    "body",
-    [fetch(0, -1, {ORDERS: [0]}), {"topics": []}, {"session_id": 7}, fetch(8, 1), fetch(7, -1), fetch(7, 0)],
-    ids=["sessionless", "before KIP-227", "broken off", "not known", "closes", "begins anew"],
-)
-def test_requests_without_a_session(body: dict[str, Any]) -> None:
-    assert held(opened({ORDERS: [0]}), 2, body) is None
-
-
 def test_sessions_that_are_gone() -> None:
     """Closed, begun again, unknown to the broker (FETCH_SESSION_ID_NOT_FOUND and the like), or never given."""
     for epoch in (-1, 0):

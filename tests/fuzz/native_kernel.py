@@ -16,7 +16,7 @@ from typing import Any, Final
 from kafkasniff.kafka.records.record_list import control_types
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import control_rows
 from kafkasniff.native.library import Call, CompressedBatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import struct
 import uuid
 from typing import Any
 
@@ -13,10 +12,7 @@ from kafkasniff.kafka.embedded.internal_topics import read_records
 from kafkasniff.kafka.record_facts import (
     MAX_ID,
     MAX_SCHEMAS,
-    MAX_TRACE_IDS,
     add_schema_ids,
-    add_trace_id,
-    span_context,
     trace_id,
 )
 from kafkasniff.kafka.records.record_sets import decode_records
@@ -25,8 +21,6 @@ from kafkasniff.model import Body
 from tests.kafka.records_craft import LZ4, Record, batch_of, decode, kinds
 
 produce_request = functools.partial(read_records, 0, "request")
-fetch_response = functools.partial(read_records, 1, "response")
-
 Pair = tuple[bytes | None, bytes | None]
 
 
@@ -71,33 +65,6 @@ def test_keys_and_values_are_judged_separately_and_all_batches_together() -> Non
         assert reported(found) == ids
 
 
-def test_numbers_and_other_bytes_have_no_ids() -> None:
-    times = [struct.pack(">q", number) for number in (1, 1_700_000_000_000, 1 << 40)]
-    for values in (
-        *(times, times[1:2], [struct.pack(">qq", 1_700_000_000_000, 5), times[1]], [struct.pack(">i", 5)]),
-        *([framed(5, b"")], [framed(0)], [framed(MAX_ID + 1)], [framed(0xFFFFFFFF)], [framed(5), b"\1" + framed(5)]),
-        *([framed(5), b""], [b"text", framed(5)], [framed(number) for number in range(1, MAX_SCHEMAS + 2)]),
-        [struct.pack(">i", size) + b"x" * size for size in (1000, 2000, 3000, 4000, 5000)],
-        *([None, framed(5), None], [None, None], []),
-    ):
-        assert set(judged(values)) <= {None}, values
-
-
-def test_other_batches() -> None:
-    """Control records, batches without records, messages of old formats, which have no headers, and redacted data."""
-    assert judged([framed(5)], control=True) == [None]
-    found: Body = {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
-    add_schema_ids(found)
-    assert found == {"batches": [{"record_count": 1}, {"records": []}], "truncated_bytes": 0}
-    found = {"batches": [{"magic": 1, "records": [{"key": None, "value": framed(3)}]}]}
-    add_schema_ids(found)
-    assert reported(found) == [(None, 3)]
-    found = records([(None, framed(3)), (None, None)])
-    found["batches"][0]["records"][1]["value"] = {"redacted": 60}
-    add_schema_ids(found)
-    assert reported(found) == [(None, None)] * 2
-
-
 def test_bounds() -> None:
     assert judged([framed(1)]) == [1]
     assert judged([framed(MAX_ID, b"x")]) == [MAX_ID]
@@ -135,20 +102,6 @@ def test_headers() -> None:
     for odd in (None, b"", b"\1", guid[:-1], guid + b"x", guid + b"\0x", b"\2" + GUID.bytes, b"\0\0\0\0"):
         assert in_headers(("__value_schema_id", odd), ("other", b"x")) == {}
 
-
-@pytest.mark.parametrize(("topic", "read"), [("orders", 4), (None, 4), ("__consumer_offsets", None), ("_x", 4)])
-def test_topics_of_kafka_itself_are_left_alone(topic: str | None, read: int | None) -> None:
-    for interpret, version, topics, partitions in (
-        (produce_request, 9, "topic_data", "partition_data"),
-        (fetch_response, 12, "responses", "partitions"),
-    ):
-        found = records([(None, framed(4))])
-        body = {topics: [{"name": topic, "topic": topic, partitions: [{"records": found}, {"records": None}, {}]}]}
-        interpret(body, version, DecodeContext(DecodeOptions()))
-        assert reported(found) == [(None, read)]
-
-
-ID = 0x4BF92F3577B34DA6A3CE929D0E0E4736
 
 W3C = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
@@ -193,22 +146,6 @@ def test_forms(key: str, value: bytes, expected: str) -> None:
     assert trace_id(key, value.replace(b"-", b"_").replace(b":", b"_") + b"_") is None
 
 
-def test_values_without_a_trace_id() -> None:
-    zero, amazon = b"0" * 32, b"1-5759e988-bd862e3fe1be46a994272793"
-    for key, values in {
-        "traceparent": [b"ff" + W3C[2:], W3C + b"-more", W3C.upper(), W3C[:3] + zero + W3C[35:], W3C[:-1], b"", None],
-        "b3": [b"0", b"80f198ee56343ba8-1"],
-        "X-B3-TraceId": [b"463ac35c9f6413a"],
-        "uber-trace-id": [b"0:1:0:1"],
-        "x-datadog-trace-id": [b"18446744073709551616", b"0", "١٢٣".encode()],
-        "X-Amzn-Trace-Id": [b"Root=" + amazon[:-1], b";" * 100_000 + b"Root=" + amazon],
-        "X-Cloud-Trace-Context": [zero],
-    }.items():
-        for value in values:
-            assert trace_id(key, value) is None, (key, value)
-    assert trace_id("traceparent", W3C[:36] + b"0" * 16 + b"-01") is None
-
-
 def test_records() -> None:
     headers = (("k", b"v"), ("traceparent", W3C), ("b3", b"64fe8b2a57d3eff7-e457b5a2e4d86bd1"), ("traceparent", W3C))
     records = [
@@ -224,32 +161,3 @@ def test_records() -> None:
         assert "_trace_ids" not in third
         assert len(first["headers"]) == 4
         assert kinds(context) == []
-
-
-def test_a_record_with_any_number_of_them() -> None:
-    record: dict[str, object] = {}
-    for number in range(1, 100):
-        add_trace_id(record, {"key": "X-B3-TraceId", "value": b"%016x" % number})
-    assert record == {"_trace_ids": [f"{number:016x}" for number in range(1, MAX_TRACE_IDS + 1)]}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", (ID, 0x00F067AA0BA902B7)),
-        ("traceparent", b"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x", (ID, 0x00F067AA0BA902B7)),
-        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
-        ("b3", b"4bf92f3577b34da6a3ce929d0e0e4736-e457b5a2e4d86bd1-1", (ID, 0xE457B5A2E4D86BD1)),
-        ("b3", b"a3ce929d0e0e4736-e457b5a2e4d86bd1", (0xA3CE929D0E0E4736, 0xE457B5A2E4D86BD1)),
-        ("b3", b"4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-1", None),
-        ("uber-trace-id", b"4bf92f3577b34da6a3ce929d0e0e4736%3A2a%3A0%3A1", (ID, 0x2A)),
-        ("uber-trace-id", b"4bf92f3577b34da6a3ce929d0e0e4736:0:0:1", None),
-        ("x-datadog-trace-id", b"123", None),
-        ("X-B3-TraceId", b"4bf92f3577b34da6a3ce929d0e0e4736", None),
-        ("X-Amzn-Trace-Id", b"Root=1-67891233-abcdef012345678912345678", None),
-        ("X-Cloud-Trace-Context", b"4bf92f3577b34da6a3ce929d0e0e4736/1;o=1", None),
-        ("traceparent", None, None),
-    ],
-)
-def test_span_contexts(key: str, value: bytes | None, expected: tuple[int, int] | None) -> None:
-    assert span_context(key, value) == expected

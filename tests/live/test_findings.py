@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,18 +10,12 @@ import pytest
 
 from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.live import findings as module
 from kafkasniff.live.columns import FINDINGS_TABLE
 from kafkasniff.live.findings import BEHIND, COSTLY, LiveFindings
 from kafkasniff.live.snapshot import Findings, Snapshot
 from kafkasniff.live.state import ViewState
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
-from tests.analysis.detectors import scenes
-from tests.analysis.detectors.talks import checked
-from tests.choice import one_in
-from tests.craft.batches import batch
-from tests.craft.conversation import interleaved
 from tests.live.scenes import Scene, Talk, drawn
 
 Event = Message | SaslToken | Exchange | Problem | Connection
@@ -65,35 +57,6 @@ def late_ones() -> Detectors:
 
 def titles(findings: Findings) -> list[str]:
     return [row.title for row in findings.rows]
-
-
-@functools.cache
-def crafted(scene: scenes.Scene) -> tuple[list[Event], Catalog]:
-    """Events that a run emits for the packets of a conversation."""
-    inspector, catalog = Inspector(exchanges=True, connections=True, records="metadata"), Catalog()
-    packets = interleaved(scene())
-    enricher = Enricher(catalog)
-    return [*enricher.feed(inspector.feed(batch(packets))), *enricher.feed(inspector.close())], catalog
-
-
-@pytest.mark.parametrize("scene", one_in(2, [scenes.stale, scenes.storm, scenes.hanging], 1))
-def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
-    """However often findings are requested in between."""
-    events, catalog = crafted(scene)
-    world = World()
-    live = world.findings(catalog=catalog)
-    third = len(events) // 3
-    for some in (events[:third], events[third : 2 * third], events[2 * third :]):
-        give(live, some)
-        shown = world.looks(live)
-    expected = checked(tmp_path / "scene.pcap", scene(), skip=list(module.NOT_LIVE)).findings
-    assert titles(shown) == [one.title for one in expected]
-    assert {one.severity for one in expected} & {"warning", "error"}
-    assert shown.counts == {
-        severity: sum(one.severity == severity for one in expected) for severity in ("error", "warning", "note")
-    }
-    assert shown.rows[0].connections[0] == expected[0].evidence[0].connection
-    assert (shown.paused, shown.restarts) == ("", 0)
 
 
 def test_hostile_names() -> None:

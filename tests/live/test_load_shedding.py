@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.events import LeftOut, Level
-from kafkasniff.live.load_shedding import Pressure, left_out_line
+from kafkasniff.live.load_shedding import Pressure
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from tests.choice import examples, one_in
@@ -149,21 +149,3 @@ def test_levels_follow_the_ring() -> None:
     assert re.fullmatch(r"after 0.9 s: .+ without records, .+ without body, .+ not shown", over.detail)
     assert problems[-1] is over
     assert all(one.time_ns is not None for one in behind)
-
-
-def test_nothing_is_skipped_while_decoding_catches_up() -> None:
-    """A burst filled the ring within one batch. As new blocks arrive meanwhile, it empties unevenly."""
-    levels, problems = pressed([0.0, 0.8, 0.78, 0.79, 0.77, 0.76, 0.77, 0.72, 0.7, 0.6, 0.55, 0.5, 0.3])
-    assert (set(levels), problems) == ({0}, [])
-    assert pressed([0.0, 0.8, 0.78, 0.79, 0.81, 0.8, 0.7, 0.6])[0] == [0, 0, 0, 0, 2, 2, 2, 2]
-    assert pressed([0.0, 0.99, 0.95, 0.9])[0] == [0, 3, 3, 3]
-    # An inspector stays within its highest level.
-    assert pressed([0.9, 0.9], highest=Level.NO_BODIES)[0] == [2, 2]
-
-
-def test_skipped_work_in_words() -> None:
-    assert left_out_line(LeftOut()) == ""
-    assert (
-        left_out_line(LeftOut(1, 2000, 3, 4))
-        == "1 message without records, 2,000 messages without body, 7 messages not shown"
-    )

@@ -17,14 +17,14 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.live import metrics as module
 from kafkasniff.live import traffic
-from kafkasniff.live.metrics import LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
+from kafkasniff.live.metrics import PAIRS_PER_LABEL, Metrics
 from kafkasniff.live.traffic import GroupLag, GroupLags
-from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Connection, ErrorCode, Exchange, Message, Problem, SaslToken
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, Scene, Talk, commit_body, committed_body, fetched_body, produce_body
+from tests.live.scenes import Scene, Talk, commit_body, committed_body, fetched_body, produce_body
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -84,34 +84,6 @@ def test_metrics_of_a_capture() -> None:
     assert values(found, "latency_seconds_count") == values(found, "responses_total")
     latencies = [one.latency_ns for one in messages if one.api == "Fetch" and one.latency_ns is not None]
     assert values(found, "latency_seconds_sum")[("Fetch",)] == pytest.approx(sum(latencies) / 1e9)
-
-
-def test_latencies_are_counted_up_to_each_bound() -> None:
-    scene = Scene()
-    talk = Talk(scene, 1, "c", "10.0.0.1", "")
-    latencies = [0, 500_000, 500_001, 99_000_000, 31 * SECOND, -5]
-    metrics = Metrics()
-    for latency in latencies:
-        taken(metrics, scene.whole(talk, 0, latency, "Metadata"))
-    buckets = values(scraped(metrics), "latency_seconds_bucket")
-    for bound in LATENCY_BUCKETS:
-        assert buckets["Metadata", repr(bound)] == sum(latency / 1e9 <= bound for latency in latencies)
-    assert buckets["Metadata", "+Inf"] == len(latencies)
-    assert values(scraped(metrics), "latency_seconds_sum") == {("Metadata",): pytest.approx(31.100000001, abs=1e-6)}
-
-
-def test_open_requests_and_connections() -> None:
-    talk, metrics = Talk(Scene(), 1, "c", "10.0.0.1", ""), Metrics()
-    metrics.take(talk.request(0, "Metadata"))
-    metrics.captured([], Summary(kafka_connections=3, bytes_lost=9))
-    metrics.take(talk.closed())
-    end = Endpoint("10.0.0.1", 1)
-    metrics.take(Connection(2, 2, "not_kafka", "fin", end, end))
-    found = scraped(metrics)
-    assert values(found, "connections_open") == {(): 2}
-    assert values(found, "outstanding_requests") == {(): 1}
-    assert values(found, "lost_bytes_total") == {(): 9}
-    assert ("errors_total", ()) not in found
 
 
 def test_labels_are_bounded() -> None:
@@ -176,22 +148,6 @@ def test_the_documents_list_the_metrics() -> None:
             assert labels == (set(getattr(family, "_labelnames", ())) or {"version"} & labels), name
 
 
-def test_lag_of_groups() -> None:
-    scene = Scene()
-    talk = Talk(scene, 1, "reader", "10.0.0.5", "")
-    long = "g" * (module.MAX_LABEL + 5)
-    commits = [("billing", 5), (long + "1", 6), (long + "2", 7)]
-    metrics = Metrics()
-    taken(metrics, scene.whole(talk, 0, 1000, "Fetch", body=fetched_body("orders", 1, watermark=12)))
-    for group, offset in commits:
-        asked, body = commit_body(group, "orders", offset), committed_body("orders")
-        taken(metrics, scene.whole(talk, SECOND, 1000, "OffsetCommit", asked=asked, body=body))
-    found = scraped(metrics)
-    cut = long[: module.MAX_LABEL]
-    assert values(found, "group_lag_records") == {("billing", "0", "orders"): 7, (cut, "0", "orders"): 5}
-    assert values(found, "group_committed_offset") == {("billing", "0", "orders"): 5, (cut, "0", "orders"): 7}
-
-
 CAPTURES = Path(__file__).parents[2] / "captures"
 
 
@@ -211,34 +167,6 @@ def commit(offset: int, *, group: str = "g", topic: str = "orders", error: int =
 
 def fetch(watermark: int, *, error: int = 0) -> Any:
     return "Fetch", {}, fetched_body("orders", 1, error=error, watermark=watermark)
-
-
-def test_from_the_commit_to_the_watermark() -> None:
-    assert lags(commit(5), fetch(9)) == [GroupLag("g", "orders", 0, 5, 9)]
-    assert [(row.committed, row.lag) for row in lags(fetch(9), commit(5), commit(8))] == [(8, 1)]
-    # The end is older than the commit.
-    assert lags(fetch(9), commit(12))[0].lag == 0
-
-
-@pytest.mark.parametrize(
-    "exchanges",
-    [
-        [commit(5)],
-        [fetch(9)],
-        [commit(5), fetch(9, error=6)],
-        [commit(5, error=25), fetch(9)],
-        [commit(-1), fetch(9)],
-        [commit(5), fetch(-1)],
-        [commit(5, topic="other"), fetch(9)],
-        [("OffsetCommit", commit_body("g", "orders", 5), None), fetch(9)],
-    ],
-)
-def test_nothing_is_guessed(exchanges: list[Any]) -> None:
-    assert lags(*exchanges) == []
-
-
-def test_a_topic_that_is_made_anew() -> None:
-    assert lags(fetch(100), fetch(3), commit(1))[0].end == 3
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,19 +16,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from kafkasniff.live.columns import (
-    CLIENTS,
     TABLES,
     Head,
-    fitting,
     identity,
-    number,
-    sorted_rows,
-    sparkline,
     table_lines,
 )
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
-from kafkasniff.live.snapshot import Breadcrumb, LiveRow, Snapshot
-from kafkasniff.live.state import THRESHOLDS_NS, ViewState, drilled, press
+from kafkasniff.live.snapshot import Breadcrumb, Snapshot
+from kafkasniff.live.state import ViewState, drilled, press
 from kafkasniff.live.top import TopModel
 from kafkasniff.text.printable import display_width
 from tests.live.scenes import (
@@ -97,10 +92,6 @@ def test_every_size_is_filled_and_not_exceeded(view: str) -> None:
         assert "quit" in lines[-1] or width < 80
 
 
-def test_too_small_a_terminal_is_reported() -> None:
-    assert drawn(shot(), ViewState(), 30, 5) == "too small: 30×5\n"
-
-
 def test_no_bytes_from_the_wire_reach_the_terminal_raw() -> None:
     """Neither escapes nor rich's markup, wherever a name is shown."""
     hostile = "\x1b]0;owned\x07[red]\u202e\r\nx"
@@ -139,42 +130,6 @@ def test_the_picture_in_the_documents() -> None:
     assert "url(http" not in path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (-1, "0"),
-        (0.01, "<0.1"),
-        (0.5, "0.5"),
-        (9.96, "10"),
-        (999.4, "999"),
-        (999.6, "1.0k"),
-        (12_345, "12k"),
-        (3.4e6, "3.4M"),
-        (7e9, "7.0G"),
-        (5e12, "5T"),
-    ],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-SHOT = Snapshot(
-    clients=(
-        LiveRow(None, requests=99.0),
-        LiveRow("b", "10.0.0.1", requests=1.0, mean=5),
-        LiveRow("a", "10.0.0.1", requests=1.0),
-        LiveRow("c", "10.0.0.1", requests=7.0, mean=2),
-    )
-)
-
-
-def test_rows_are_sorted_by_a_column_the_greatest_first() -> None:
-    """Equal ones by their identity; the row of all others is always last, and missing latencies come after all."""
-    for title, reverse, names in (("req/s", False, "cab"), ("req/s", True, "abc"), ("mean", False, "bca")):
-        sort = next(place for place, one in enumerate(CLIENTS.columns) if one.title == title)
-        assert [row.name for row in sorted_rows(CLIENTS, SHOT, sort, reverse=reverse)] == [*names, None]
-
-
 NAMES = st.text("ab日é …", max_size=30)
 
 
@@ -187,22 +142,7 @@ def test_no_line_is_too_long(names: list[tuple[str, str, str]], width: int) -> N
     assert all(cell_len(line.plain) <= width for line in lines)
 
 
-def test_needed_columns_come_first_where_not_all_fit() -> None:
-    heads, row = [Head(title) for title in "abc"], [("x" * 10, "")] * 3
-    assert [fitting(heads, [row], width, {2}) for width in (10, 22, 34)] == [[2], [0, 2], [0, 1, 2]]
-    heads[1] = Head("b", flexible=True)
-    assert fitting(heads, [row], 22, {2}) == [1, 2]
-
-
-def test_a_selected_row_is_highlighted_to_its_end() -> None:
-    lines = table_lines([Head("a", flexible=True)], [[("x", "")], [("y", "")]], 10, marked=1)
-    assert lines[2].cell_len == 10
-    assert [str(span.style) for span in lines[2].spans][-1] == "reverse"
-    assert "reverse" not in [str(span.style) for span in lines[1].spans]
-
-
 CLUSTER = cluster().snapshot(findings=FINDINGS)
-CONNECTIONS, WAITING = 4, 5
 
 
 def after(keys: str | list[str], state: ViewState | None = None, shot: Snapshot = CLUSTER) -> ViewState:
@@ -210,13 +150,6 @@ def after(keys: str | list[str], state: ViewState | None = None, shot: Snapshot 
     for key in keys:
         found = press(found, key, shot)
     return found
-
-
-def test_tables_are_chosen_by_number_or_cycled() -> None:
-    assert [after(key).table for key in "1234567890"] == list(range(len(TABLES)))
-    assert after(["tab", "right", "left"]).table == 1
-    assert after(["left"]).table == len(TABLES) - 1
-    assert after(["backtab", "tab"]).table == 0
 
 
 @pytest.mark.parametrize("table", range(len(TABLES)))
@@ -237,28 +170,6 @@ def test_sorting_cycles(table: int) -> None:
     assert seen[0] == seen[-1]
     assert sorted(seen[:-1]) == TABLES[table].sortable
     assert after("sS").sort == ViewState().sort
-
-
-def test_the_selection_follows_its_row() -> None:
-    state = after(["5", "down", "down"])
-    rows = state.rows(CLUSTER)
-    assert state.cursor(rows) == 1
-    turned = after("r", state)
-    assert turned.rows(CLUSTER)[turned.cursor(turned.rows(CLUSTER))] == rows[1]
-    assert after(["home"], state).cursor(rows) == 0
-    assert after(["end"], state).cursor(rows) == len(rows) - 1
-    assert after(["pagedown", "pageup"], state).cursor(rows) == 0
-    assert state.cursor([]) == 0
-
-
-def test_into_a_connection_and_back() -> None:
-    state = after(["5", "down", "enter"])
-    assert state.focus == ViewState(table=CONNECTIONS).rows(CLUSTER)[0].connection
-    assert after(["down", "s", "1", "enter", "x"], state) == state
-    assert after(["escape"], state).focus is None
-    assert after(["backspace"], state).focus is None
-    assert after(["6", "enter"]).focus == 3
-    assert after(["5", "down", "enter"], shot=Snapshot()).focus is None
 
 
 def test_every_row_opens_what_it_stands_for_and_escape_returns() -> None:
@@ -305,32 +216,3 @@ def test_what_is_opened_is_counted_from_its_exchanges() -> None:
     assert [row.topic for row in drilled(CLUSTER, (Breadcrumb("group", "billing", ""),)).lags] == ["orders"]
     whole = drilled(CLUSTER, (Breadcrumb("broker", "10.0.0.9:9092", ""),))
     assert (len(whole.exchanges), whole.all.trend) == (len(CLUSTER.exchanges), CLUSTER.brokers[0].trend)
-
-
-def test_a_problem_has_details_and_no_advice() -> None:
-    text = drawn(CLUSTER, after(["9", "end"]), 80, 24)
-    assert "tcp-gap: bytes are missing" in text
-    assert "Try:" not in text
-    assert "all › problem tcp-gap" in drawn(CLUSTER, after(["9", "end", "enter"]), 80, 24)
-
-
-def test_sparklines() -> None:
-    assert sparkline([9, 0, 1, 4, 8], 4) == "▁▂▅█"
-    assert sparkline([0, 0], 4) == "▁▁"
-
-
-def test_pause_help_quit() -> None:
-    assert after("p").paused
-    assert not after("p ").paused
-    assert after("h").help
-    assert not after("?x").help
-    assert after("hq").over
-    assert after("q").over
-    assert after(["5", "enter", "q"]).over
-
-
-def test_thresholds_are_bounded() -> None:
-    assert ViewState().threshold_ns == SECOND
-    assert after("+" * 99).threshold_ns == THRESHOLDS_NS[-1]
-    assert after("-" * 99).threshold_ns == THRESHOLDS_NS[0]
-    assert after("-=").threshold_ns == SECOND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import Any
 
@@ -12,26 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
+from kafkasniff.analysis.percentiles import bucket_of
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live import top, traffic
+from kafkasniff.live import top
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
-from kafkasniff.live.traffic import (
-    WINDOW_SLOTS,
-    BoundedTable,
-    ClientGroups,
-    Entry,
-    OpenRequests,
-    latency_bucket,
-    latency_quantiles,
-    topic_traffic,
-)
+from kafkasniff.live.traffic import WINDOW_SLOTS, Entry, latency_bucket, topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, START_NS, Scene, Talk, commit_body, fetched_body, produce_body
+from tests.live.scenes import Scene, Talk, fetched_body, produce_body
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -90,15 +80,6 @@ def test_snapshot_of_a_capture() -> None:
 @pytest.mark.parametrize("sizes", [(1,), (2, 7, 1), (50,)])
 def test_batches_change_nothing(sizes: tuple[int, ...]) -> None:
     assert of_capture(*sizes) == of_capture(1000)
-
-
-def test_drops_per_second() -> None:
-    model = TopModel()
-    model.advance(START_NS)
-    for seconds, drops, now in ((0, 0, 0), (30, 90, 10), (60, 90, 0)):
-        model.advance(START_NS + seconds * SECOND)
-        model.captured(100, drops, 0)
-        assert (model.snapshot().drops, model.snapshot().drops_now) == (drops, pytest.approx(now))
 
 
 def test_the_tables_are_bounded() -> None:
@@ -170,40 +151,12 @@ def test_events_with_missing_facts() -> None:
     assert shot.detail.recent[0].api == "?"
 
 
-def test_the_clock_does_not_go_back() -> None:
-    model, talk = TopModel(), Talk(Scene(), 1, "c", "10.0.0.1", "")
-    model.take(talk.request(30 * SECOND, "Metadata"))
-    model.take(talk.request(0, "Metadata"))  # waited for its connection's verdict
-    model.advance(START_NS)
-    shot = model.snapshot()
-    assert shot.now_ns == START_NS + 30 * SECOND
-    assert shot.all.requests == 2
-
-
 LATENCIES = st.integers(-(2**40), 2**53)
 
 
 @given(LATENCIES)
 def test_buckets_match_those_of_the_analyses(value: int) -> None:
     assert latency_bucket(value) == bucket_of(np.array([value]))[0]
-
-
-@given(st.lists(st.lists(st.integers(0, 10**9), max_size=50), max_size=5))
-def test_quantiles_are_the_nearest_ranks(groups: list[list[int]]) -> None:
-    counted = []
-    for group in groups:
-        counts: dict[int, int] = {}
-        for value in group:
-            counts[latency_bucket(value)] = counts.get(latency_bucket(value), 0) + 1
-        counted.append(counts)
-    for group, found in zip(groups, latency_quantiles(counted, (0.5, 0.99)), strict=True):
-        if not group:
-            assert found is None
-            continue
-        assert found is not None
-        for quantile, value in zip((0.5, 0.99), found, strict=True):
-            exact = sorted(group)[max(math.ceil(len(group) * quantile - 1e-9), 1) - 1]
-            assert abs(value - exact) <= exact * RELATIVE_ERROR + 1
 
 
 @given(st.lists(st.tuples(st.integers(-3, 5), st.integers(0, 9)), max_size=60))
@@ -227,56 +180,6 @@ def requests(entry: Entry | None) -> int:
     return 0 if entry is None else entry.total().requests
 
 
-def test_a_full_table_counts_newcomers_together() -> None:
-    table: BoundedTable[int, Entry] = BoundedTable(3, Entry)
-    for key in range(10):
-        table.at(key, 0).at(0).requests += 1
-    assert len(table) == 3
-    assert requests(table.other) == 7
-    # The first entry is silent for a window; the others are not.
-    for key in (1, 2):
-        table.at(key, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
-    table.at(99, WINDOW_SLOTS).at(WINDOW_SLOTS).requests += 1
-    assert sorted(key for key, _ in table) == [1, 2, 99]
-    assert requests(table.other) == 8
-    assert sum(requests(entry) for _, entry in table) + requests(table.other) == 13
-
-
-def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "MAX_OUTSTANDING", 3)
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
-    requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
-    for request in requests:
-        kept.message(request)
-    assert (len(kept), kept.overlooked) == (3, 1)
-    assert [one.time_ns for one in kept.since(START_NS + 25)] == [START_NS + 10, START_NS + 20]
-    kept.message(talk.response(requests[0], 5))
-    kept.exchange(talk.end(requests[1], None, "unanswered"))
-    kept.exchange(talk.end(requests[3], None, "open"))  # was never added
-    assert list(kept.since(START_NS + 100)) == [requests[2]]
-
-
-def test_the_group_of_a_fetch_is_the_one_that_its_consumer_names_elsewhere() -> None:
-    talk, groups = Talk(Scene(), 1, "c", "10.0.0.1", ""), ClientGroups()
-    fetch, other = talk.request(0, "Fetch"), Talk(talk.scene, 2, "c", "10.0.0.2", "").request(0, "Fetch")
-    commits = [talk.request(0, "OffsetCommit", commit_body(group, "t", 1)) for group in "gh"]
-    seen = [groups.of(one) for one in (fetch, commits[0], fetch, talk.request(0, "Produce"), other, commits[1], fetch)]
-    assert seen == ["", "g", "g", "", "", "h", ""], "with two groups nobody knows"
-    assert groups.of(None) == ""
-
-
-def test_requested_waits_are_not_overdue() -> None:
-    talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
-    fetch = talk.request(0, "Fetch")
-    fetch = msgspec.structs.replace(fetch, body={"max_wait_ms": 5000, "min_bytes": 1, "topics": []})
-    produce = talk.request(0, "Produce")
-    produce = msgspec.structs.replace(produce, body={"acks": -1, "timeout_ms": 30_000})
-    for request in (fetch, produce):
-        kept.message(request)
-    assert list(kept.overdue(START_NS + 4_999_000_000)) == [produce]
-    assert list(kept.overdue(START_NS + 5_000_000_000)) == [fetch, produce]
-
-
 def message(kind: Any, key: int, body: dict[str, Any] | None) -> Message:
     return Message(kind, 10, 1, key, "?", 9, body=body)
 
@@ -290,20 +193,3 @@ def test_names_of_topics_with_ids() -> None:
     assert topic_traffic(message("response", 78, body))[0].topic == "AAAAAAAAAAAAAAAAAAAABg"
     topic["_topic_name"] = "named"
     assert topic_traffic(message("response", 1, body))[0].topic == "named"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        None,
-        {},
-        {"topic_data": None},
-        {"topic_data": [{}]},
-        {"topic_data": [{"name": None, "partition_data": []}]},
-        {"topic_data": [{"name": "a", "partition_data": None}]},
-        {"topic_data": [{"name": "a", "partition_data": [{}]}]},
-        {"topic_data": [{"name": "a", "partition_data": [{"records": None}]}]},
-    ],
-)
-def test_truncated_bodies(body: dict[str, Any] | None) -> None:
-    assert sum(traffic.records for traffic in topic_traffic(message("request", 0, body))) == 0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.formats.pcap import Interface, RawPackets
 from kafkasniff.capture.link import decode
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.native import kernel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,29 +119,6 @@ def test_light_and_dark(browser: Any, page: Path) -> None:
         button.click()
         assert button.text == "theme: auto"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-def test_on_a_phone_nothing_sticks_out(browser: Any, page: Path) -> None:
-    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
-        opened(browser, page)
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-        widths = browser.execute_script(
-            "return [...document.querySelectorAll('svg.chart')].map(one => one.getBoundingClientRect().width)"
-        )
-        assert min(widths) > 300
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_it_prints(browser: Any, page: Path) -> None:
-    opened(browser, page)
-    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
-    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert shown(browser, "nav, #theme, .filter") == []
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_hostile_names_do_nothing(browser: Any, tmp_path: Path) -> None:

@@ -1,29 +1,22 @@
-"""Charts of a report: which there are, and that bars have the sizes of their rows.
-
-Axes, series and labels of charts.
-"""
+"""Charts of a report, with their axes, series and labels, and the traffic that they show."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.report import charts
 from kafkasniff.report.charts import (
     MAX_SERIES,
     OTHER,
     Chart,
-    TimeAxis,
     charts_of,
     labels_of,
     series_of,
 )
-from tests.analysis.questions.test_rebalances import join, leave
-from tests.analysis.tables import Row, exchange, partition
+from kafkasniff.report.traffic import EDGES, LatenciesOverTime
+from tests.analysis.questions.test_rebalances import join
+from tests.analysis.tables import Row, batch_of, exchange, partition
 from tests.report.test_page import contents
 
 
@@ -37,22 +30,6 @@ def test_nothing_to_show() -> None:
     assert found["timeline"] == found["traffic"] == []
 
 
-def test_rebalances_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "MAX_REBALANCES", 1)
-    (chart,) = drawn(join(1, "a", 1, ["a"]), join(2, "b", 2), join(2.1, "a", 2, ["a", "b"]), leave(9, "b"))["groups"]
-    assert sum(picture.count("<title>") for picture in chart.pictures) == 1
-
-
-def test_errors_and_silence() -> None:
-    rows = [
-        exchange("Produce", error_code=6, error_count=1, partitions=[partition(error_code=6)]),
-        exchange("Produce", error_code=9999, error_count=1, partitions=[partition(error_code=9999)]),
-        exchange("Produce", status="unanswered", response_size=None, latency_us=None),
-    ]
-    (chart,) = drawn(*rows)["errors"]
-    assert {name for name, _ in chart.legend} == {"NOT_LEADER_OR_FOLLOWER", "9999", "unanswered"}
-
-
 def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a chart's specification; `test_svg` shows that drawing it keeps them harmless."""
     evil = "<script>alert(1)</script>\x1b"
@@ -62,21 +39,6 @@ def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
             for picture in chart.pictures:
                 assert "<script" not in picture
                 assert "\x1b" not in picture
-
-
-SECOND, DAY = 10**9, 86_400 * 10**9
-NOON = 1_795_003_200 * SECOND
-
-
-def axis(*starts: int | None, width: int = SECOND) -> TimeAxis:
-    contents: Any = SimpleNamespace(traffic=[{"start": start} for start in starts], width=width, findings=[])
-    return TimeAxis(contents)
-
-
-def test_labels_are_as_precise_as_the_axis_is_long() -> None:
-    forms = ("%H:%M:%S.%L", "%H:%M:%S", "%H:%M", "%m-%d %H:%M", "%m-%d")
-    for length, form in zip((5 * SECOND, 60 * SECOND, 3600 * SECOND, 2 * DAY, 9 * DAY), forms, strict=True):
-        assert axis(NOON, NOON + length - SECOND).encoding()["axis"]["format"] == form
 
 
 @given(st.lists(st.none() | st.text(max_size=40), max_size=12), st.integers(8, 40))
@@ -102,3 +64,27 @@ def test_series_keep_every_value(rows: list[tuple[int, str, int]]) -> None:
         assert names == ranked
     else:
         assert names == [*ranked[:MAX_SERIES], OTHER]
+
+
+def rows() -> list[Row]:
+    found = [exchange("Produce", second / 7, latency_us=100 * second, api_version=9) for second in range(1, 200)]
+    found += [
+        exchange("Fetch", 300 + second, error_count=2, error_code=3,
+                 partitions=[partition(error_code=3), partition(number=1, error_code=6)])
+        for second in range(3)
+    ]  # fmt: skip
+    found.append({**exchange("Metadata"), "time_ns": None, "time": None})
+    found.append(exchange("Produce", 150, status="open", response_size=None, latency_us=None))
+    return found
+
+
+def test_latencies_by_span_and_over_all() -> None:
+    counted = LatenciesOverTime()
+    counted.update(batch_of([exchange("Produce", 0, latency_us=value) for value in (1, 3, 150, 150, 10**9)]))
+    (row,) = counted.result().to_pylist()
+    assert (row["count"], row["low"], row["high"], row["p50"]) == (5, 1, 10**9, 150)
+    (found,) = counted.histograms(["Produce"]).values()
+    assert len(found) == len(EDGES) + 1
+    assert sum(found) == 5
+    # Between 1 and 2, 2 and 5, 100 and 200 microseconds, and beyond the last edge.
+    assert {place: number for place, number in enumerate(found) if number} == {1: 1, 2: 1, 7: 2, len(EDGES): 1}

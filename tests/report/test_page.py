@@ -14,10 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
 from kafkasniff.analysis.detectors.connections import ClientIdentity, Transport
-from kafkasniff.analysis.detectors.finding import Severity
-from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering
 from kafkasniff.report.page import MAX_PAGE, page_of
@@ -144,18 +142,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
 
 
-def test_little_that_could_be_decoded(undrawn: None) -> None:
-    whole = contents(exchanges=[exchange()])
-    advice = "give the session secrets with --keylog FILE"
-    tls = Undecoded("tls", "TLS without keys", 1, 9, 1.0, advice)
-    answer = msgspec.structs.replace(
-        whole.answer, visibility=VisibleTraffic(0.0, 1, 0, 9, 0, [tls], OtherProtocols(0, 0, []))
-    )
-    text = checked(page_of(msgspec.structs.replace(whole, answer=answer), ["a"])).text
-    assert "decoded: 0% of the traffic" in text
-    assert advice in text
-
-
 def test_hostile_names(undrawn: None) -> None:
     evil = [*EVIL.values(), EVIL_MARKUP]
     found: list[Elements] = []
@@ -169,37 +155,6 @@ def test_hostile_names(undrawn: None) -> None:
     assert "alert(1)" not in hostile.inside["script"]
     assert hostile.text.count("alert(1)") > 20
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in benign.tags]
-
-
-def found_here(severity: Severity, title: str, **values: object) -> Finding:
-    return Finding(
-        detector="crafted", severity=severity, title=title, meaning="", advice="", subject={"partition": 0},
-        count=1, first=None, last=None, values=values,
-    )  # fmt: skip
-
-
-def page_with(*findings: Finding) -> Elements:
-    whole = msgspec.structs.replace(contents(exchanges=[exchange()]), findings=list(findings))
-    return checked(page_of(whole, ["a"]))
-
-
-def test_it_opens_with_what_happened(undrawn: None) -> None:
-    error, warning, note = (found_here(one, f"broker 1 {one}") for one in SEVERITIES)
-    several = page_with(error, error, warning, warning)
-    assert "UTC Broker 1 error. 1 more error and 2 more warnings below." in several.text
-    assert "UTC Broker 1 warning. theme" in page_with(warning, note).text
-    assert "UTC No problems found. 2 notes below." in page_with(note, note).text
-    clear = page_with()
-    assert "UTC No problems found. theme" in clear.text
-    assert "#findings" not in [each["href"] for tag, each in clear.tags if tag == "a"]
-
-
-def test_values_have_units_and_no_empty_ones(undrawn: None) -> None:
-    values = {"lasted_ms": 1500.0, "idle_s": 3, "bytes": 2_000, "share": 0.25, "leaders_moved": {"1": 2}, "refused": 0}
-    text = page_with(found_here("error", "x", back=True, controller=False, absences=[], before=None, **values)).text
-    assert "lasted 1.50 s · idle 3.00 s · bytes 2.0 kB · share 25% · leaders moved 1: 2 · refused 0" in text
-    assert "partition 0" in text
-    assert not {"controller", "absences", "before"} & set(text.split())
 
 
 def test_hostile_findings_and_sources() -> None:

@@ -119,16 +119,6 @@ def test_lines_of_the_kernel_have_places_like_messages(steps: list[Any]) -> None
     assert found.getvalue() == expected.getvalue()
 
 
-@given(steps=STEPS)
-def test_lines_of_text_are_those_of_the_shown_messages_alone(steps: list[Any]) -> None:
-    out, alone = io.BytesIO(), io.BytesIO()
-    sink, plain = OrderedSink(TextSink(out)), TextSink(alone)
-    for number in played(sink, steps):
-        plain.write(request(number))
-    plain.close()
-    assert out.getvalue() == alone.getvalue()
-
-
 def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:
     out = io.BytesIO()
     sink = OrderedSink(JsonSink(out))

@@ -1,16 +1,16 @@
-"""Exchanges of crafted captures whose every time is known, and of real ones.
-
-Where the handshake says that a capture was made.
-"""
+"""Exchanges of crafted captures whose every time is known, and of real ones; their phases and vantage points."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
@@ -21,7 +21,20 @@ from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.timing import PARTS, ExchangeNetwork, ExchangeTimes, Timed, TimedColumns
+from kafkasniff.timing import (
+    PARTS,
+    ExchangeNetwork,
+    ExchangeTimes,
+    Marks,
+    Timed,
+    TimedColumns,
+    TimeParts,
+    Wait,
+    Waits,
+)
+from kafkasniff.timing import (
+    split as split_in_phases,
+)
 from kafkasniff.timing.exchanges import DurationRange, Vantages, unknown_of
 from tests.choice import one_in
 from tests.conftest import ROOT
@@ -99,21 +112,6 @@ def test_think_network_broker_and_transfers() -> None:
     assert unknown_of(first) == ("beyond-least",)
 
 
-def test_in_line_on_one_connection() -> None:
-    """Three requests at once, answered in turn: the second and third wait for those in front of them."""
-    line = Timeline()
-    line.open(0.01, 0.01)
-    line.data("client", 10, asked(1) + asked(2))
-    line.data("client", 11, asked(3))
-    line.data("broker", 20, answered(1))
-    line.data("broker", 35, answered(2) + answered(3))
-    one, two, three = of(line.packets)
-    assert parts(one) == {"network": 0.01, "broker": 9.99}
-    assert parts(two) == {"behind": 10, "network": 0.01, "broker": 14.99}
-    assert parts(three) == {"behind": 24}
-    assert [each.parts.think for each in (one, two, three)] == [None, None, None]
-
-
 def test_waiting_for_data() -> None:
     """`fetch_request` asks for one byte at least within 500 ms."""
     records = kafka.record_batch([kafka.record(0, b"k", b"v")], 7)
@@ -167,69 +165,6 @@ def test_members_of_a_group_wait() -> None:
     assert parts(join) == {"network": 0.01, "wait": 2999.99}
     assert parts(sync) == {"think": 1, "network": 0.01, "wait": 38.99}
     assert (join.parts.reason, sync.parts.reason) == ("members", "leader")
-
-
-def test_trouble_within_an_exchange() -> None:
-    line = Timeline()
-    line.open(1, 1)
-    request = line.data("client", 10, asked(1))
-    line.add(210, request.but(ident=500))
-    line.acked("broker", 211)
-    line.data("broker", 220, answered(1))
-    line.data("client", 300, asked(2))
-    line.data("broker", 310, answered(2))
-    first, second = of(line.packets)
-    assert (first.client_trouble.again, first.broker_trouble.again) == (1, 0)
-    assert second.client_trouble.again == 0
-    assert parts(first) == {"resent": 200, "network": 1, "broker": 9}
-    assert first.exchange.retransmits == 1
-
-
-def test_what_is_sent_again_for_others() -> None:
-    """The broker had acknowledged the first request; what was lost is the second one, while the first was at work."""
-    line = Timeline()
-    line.open(1, 1)
-    request = line.data("client", 10, asked(1))
-    line.acked("broker", 11)
-    line.add(12, request.but(ident=400))
-    second = line.data("client", 20, asked(2))
-    line.add(120, second.but(ident=500))
-    line.data("broker", 130, answered(1))
-    line.data("broker", 140, answered(2))
-    one, two = of(line.packets)
-    assert parts(one) == {"network": 1, "broker": 119}
-    assert parts(two) == {"resent": 100, "behind": 10, "network": 1, "broker": 9}
-
-
-def test_without_a_response() -> None:
-    """With acks 0, and where the capture ends; silence is counted from what was sent last."""
-    line = Timeline()
-    line.open(1, 1)
-    data = kafka.record_batch([kafka.record(0, b"k", b"v")])
-    line.data("client", 10, kafka.produce_request(1, "orders", data, acks=0))
-    line.data("client", 50, asked(2))
-    line.data("broker", 60, answered(2))
-    line.data("client", 70, asked(3))
-    ignored, middle, open_ = of(line.packets)
-    assert (ignored.marks, ignored.exchange.status) == (None, "no_response")
-    assert parts(middle) == {"think": 40, "network": 1, "broker": 9}
-    assert (open_.marks, open_.exchange.status) == (None, "open")
-    assert unknown_of(open_) == ("response",)
-
-
-def test_what_cannot_be_known() -> None:
-    """Nobody saw the handshake: by acknowledgements alone the way is known at most, and first not at all."""
-    line = Timeline()
-    line.data("client", 10, asked(1))
-    line.data("broker", 40, answered(1))
-    line.data("client", 50, asked(2))
-    line.acked("broker", 52)
-    line.data("broker", 80, answered(2))
-    first, second = of(line.packets)
-    # The acknowledgement came with the response.
-    assert parts(first) == {"network": 30}
-    assert unknown_of(first) == ("delayed-acks", "beyond-least", "vantage")
-    assert parts(second) == {"think": 10, "network": 2, "broker": 28}
 
 
 def test_vantages() -> None:
@@ -323,6 +258,48 @@ def test_the_handshake_tells_where_the_capture_was_made(broker_ms: float, client
     assert network(broker_ms, client_ms).vantage == vantage
 
 
-def test_what_is_unknown() -> None:
-    found = network(1, -1)
-    assert (found.handshake, found.to_broker, found.to_client, found.resent_at) == ((MS, None), 5, None, None)
+class One(NamedTuple):
+    """The marks of one exchange."""
+
+    request_first: int
+    request_done: int
+    response_first: int
+    response_done: int
+    before_done: int | None = None
+    quiet_since: int | None = None
+    resent_at: int | None = None
+    muted_until: int | None = None
+
+
+def parts_of(marks: One, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> TimeParts:
+    columns = Marks(*(np.array([NO_TIME if one is None else one], np.int64) for one in marks))
+    found = split_in_phases(
+        columns,
+        network=np.array([UNKNOWN if network is None else network]),
+        waits=Waits.of([wait]),
+        throttle_ns=np.array([throttle_ns]),
+        at_once=np.array([at_once]),
+    )
+    return found.one(0, wait)
+
+
+TIMES = st.integers(0, 1000)
+
+
+MAYBE = st.none() | TIMES
+
+
+@given(st.lists(TIMES, min_size=4, max_size=4).map(sorted), st.tuples(MAYBE, MAYBE, MAYBE, MAYBE), TIMES, st.booleans())
+def test_parts_add_up_to_the_duration(
+    times: list[int], others: tuple[int | None, ...], throttle: int, at_once: bool
+) -> None:
+    before, muted, network, limit = others
+    resent = times[1] + throttle % 7 if throttle % 3 else None
+    wait = None if limit is None else Wait("data", limit, sure=bool(limit % 2))
+    marks = One(*times, before, before, resent, muted)
+    found = parts_of(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+    values = [getattr(found, name) for name in PARTS if name != "think"]
+    assert sum(values) == times[3] - times[0]
+    assert min(values) >= 0
+    assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
+    assert 0 <= found.throttled <= (found.think or 0)

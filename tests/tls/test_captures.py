@@ -1,15 +1,20 @@
-"""Captures of real brokers with TLS (`captures/tls`), compared with the clients' own logs and tshark."""
+"""Captures of real brokers with TLS (`captures/tls`): the clients' own logs, tshark, and what `tls doctor` says."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkasniff.tls.descriptions import CLIENT_LEFT, LEFT_AT_ONCE
+from tests.cli.console import Result, kafkasniff
+from tests.conftest import ROOT
 from tests.craft.outcome import Line, packets_outcome
+from tests.craft.read import read_packets
+from tests.craft.write import write_pcap
 from tests.tls import captured
 from tests.tls.captured import (
     ENTRIES,
@@ -111,29 +116,6 @@ def reasons(name: str) -> dict[int, list[str]]:
     return found
 
 
-def test_a_client_without_tls_at_a_listener_with_it() -> None:
-    found = reasons("tls-plaintext-client")
-    assert sorted(found) == [0, 1]
-    for details in found.values():
-        assert set(details) == {
-            "a client that speaks Kafka without TLS is answered with an alert of TLS (the client takes it for a "
-            "response of 352,518,912 bytes): the listener expects TLS (security.protocol SSL or SASL_SSL)"
-        }
-    requests = [line for line in captured.outcome("tls-plaintext-client").lines if line["type"] == "request"]
-    assert {line["api"] for line in requests} == {"ApiVersions"}
-    assert len(requests) == sum(map(len, found.values()))
-
-
-def test_a_client_with_tls_at_a_listener_without_it() -> None:
-    (details,) = reasons("tls-plaintext-listener").values()
-    for detail in details:
-        assert detail.endswith(
-            ": this is TLS 1.3 offered by the client, server name localhost, no ALPN, no certificate captured; no "
-            "answer of the other side is in the capture: a listener without TLS just closes the connection"
-        )
-    assert len(details) == len({line["connection"] for line in captured.outcome("tls-plaintext-listener").lines})
-
-
 REFUSED = (
     ("1.2", "the client ended the handshake with the alert unknown_ca (48)"),
     ("1.3", "the client ended the handshake with the alert unknown_ca (48)"),
@@ -183,3 +165,60 @@ def test_a_resumed_session_whose_secret_was_not_logged() -> None:
     assert len(refused) == 5
     for detail in refused.values():
         assert detail.endswith("whose secret some clients log only with the first connection")
+
+
+CAPTURES = ROOT / "captures" / "tls"
+WITH_KEYS = CAPTURES / "tls13-kafkajs.pcapng"
+OTHER_SECRET = f"CLIENT_RANDOM {'ab' * 32} {'cd' * 48}\n"
+
+
+def diagnosed(*arguments: object) -> tuple[Result, list[tuple[str, int, str]]]:
+    """State, number of connections and advice of each case."""
+    result = kafkasniff("tls", "doctor", *arguments, "--format", "json")
+    return result, [(one["state"], one["count"], one["advice"] or "") for one in result.objects[0]["cases"]]
+
+
+@pytest.fixture
+def without_keys(tmp_path: Path) -> Path:
+    """The packets alone."""
+    return write_pcap(tmp_path / "encrypted.pcap", read_packets(WITH_KEYS))
+
+
+@pytest.mark.parametrize("name", ["tls13-kafkajs", "tls-agent-broker", "tls-agent-java"])
+def test_secrets_of_clients_and_of_agents_decrypt_all(name: str) -> None:
+    result, cases = diagnosed(CAPTURES / f"{name}.pcapng")
+    assert result.code == 0
+    assert {state for state, _, _ in cases} == {"decrypted"}
+    assert result.objects[0]["sessions_with_secrets"] > 0
+
+
+def test_no_key_log_and_one_of_others(without_keys: Path, tmp_path: Path) -> None:
+    result, cases = diagnosed(without_keys)
+    assert result.code == 1
+    assert {(state, count) for state, count, _ in cases} == {("encrypted", 4), ("encrypted", 3)}
+    assert "--keylog" in cases[0][2]
+    (tmp_path / "other.log").write_text(OTHER_SECRET)
+    result, cases = diagnosed(without_keys, "--keylog", tmp_path / "other.log")
+    assert result.objects[0]["sessions_with_secrets"] == 1
+    assert "another program" in cases[0][2]
+
+
+def test_from_the_middle_on(tmp_path: Path) -> None:
+    packets = read_packets(WITH_KEYS)
+    result, cases = diagnosed(write_pcap(tmp_path / "middle.pcap", packets[16:]))
+    assert result.code == 1
+    assert any("before the client connects" in advice for _, _, advice in cases)
+
+
+def test_sessions_of_tls_1_2_that_are_resumed() -> None:
+    _, cases = diagnosed(CAPTURES / "tls12-resumed.pcapng")
+    assert sum(count for state, count, _ in cases if state == "decrypted") == 2
+    assert sum(count for state, count, advice in cases if "session caches" in advice) == 5
+
+
+def test_handshakes_that_fail() -> None:
+    result = kafkasniff("tls", "doctor", CAPTURES / "tls-refused.pcap")
+    assert result.code == 1
+    assert b"the client ended the handshake with the alert unknown_ca" in result.out
+    assert b"the server answered the client's part of the handshake with a record as short" in result.out
+    assert result.out.count(b"See why the handshake failed") == 1

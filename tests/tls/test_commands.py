@@ -78,17 +78,6 @@ def test_decode_with_a_key_log(files: tuple[Path, Path]) -> None:
     assert [line["kind"] for line in without.objects] == ["tls-not-decrypted"] * 6
 
 
-def test_more_processes_and_two_passes_yield_the_same(files: tuple[Path, Path]) -> None:
-    capture, keys = files
-    keys.write_bytes(b"not a line\n" + keys.read_bytes())
-    one = decode("--keylog", keys, capture)
-    assert [line["kind"] for line in one.objects if line["type"] == "problem"] == ["tls-key-log"]
-    assert one.objects[0]["detail"] == f"line 1 of the key log {keys} is not LABEL CLIENT_RANDOM SECRET"
-    for options in (["--jobs", 3], ["--two-pass"]):
-        other = decode("--keylog", keys, *options, capture)
-        assert (other.out, other.err) == (one.out, one.err)
-
-
 def test_secrets_in_the_capture(tmp_path: Path, files: tuple[Path, Path]) -> None:
     expected = decode("--keylog", files[1], files[0]).objects
     packets, log = many()
@@ -154,17 +143,6 @@ def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
     path.unlink()
     assert not has(log, 6)
     assert has(log, 1)
-
-
-def test_a_file_that_does_not_grow_is_read_once(tmp_path: Path) -> None:
-    path = tmp_path / "keys.log"
-    path.write_bytes(line(1))
-    log = open_key_log(path)
-    assert not log.may_come(0)
-    with path.open("ab") as stream:
-        stream.write(line(2))
-    assert has(log, 1)
-    assert not has(log, 2)
 
 
 def test_a_pipe_cannot_be_followed(tmp_path: Path) -> None:

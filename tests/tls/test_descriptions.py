@@ -48,13 +48,6 @@ def test_tls_13_without_keys() -> None:
     assert line["packet"] == 10
 
 
-def test_tls_12_without_keys() -> None:
-    made = Pair(version=V12, ciphers="ECDHE-RSA-AES128-GCM-SHA256").talk(kafka_talk(), server_name=None)
-    detail = problem(packets_of(made.flights))["detail"]
-    assert "TLS 1.2 with TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, no server name, no ALPN, " in detail
-    assert "certificate of CN=broker.example,O=Crafted" in detail
-
-
 def reversed_secrets(log: bytes) -> bytes:
     lines = (line.split() for line in log.splitlines())
     return b"".join(b" ".join((*words[:2], words[2][::-1])) + b"\n" for words in lines)
@@ -153,23 +146,6 @@ def test_the_wait_for_the_other_side_is_bounded() -> None:
     assert line["packet"] < len(packets) - 2 * 4
 
 
-def test_a_resumed_tls_12_session() -> None:
-    pair = Pair(version=V12)
-    first = pair.talk(kafka_talk())
-    made = pair.talk(kafka_talk(), session=first.session)
-    assert made.resumed
-    reported = problem(packets_of(made.flights), first.key_log)["detail"]
-    assert "no certificate captured; there are keys, but none for it: it resumes a session of TLS 1.2" in reported
-
-
-def test_an_old_version() -> None:
-    made = talk(V12)
-    server = made.flights[1][1]
-    flights: list[Flight] = [made.flights[0], ("broker", server[:9] + b"\3\2" + server[11:]), *made.flights[2:]]
-    line = problem(packets_of(flights), made.key_log)
-    assert line["detail"].endswith("TLS 1.1 is not decrypted")
-
-
 def test_a_stream_that_is_captured_from_its_middle() -> None:
     made = Pair(version=V13).talk(kafka_talk(20), ends=False)
     packets = packets_of(made.flights)[12:]
@@ -251,25 +227,11 @@ def test_a_server_that_answers_with_an_alert(said: list[int], shown: bool) -> No
         assert detail == (f"{expected}; {descriptions.NO_CLIENT_CERTIFICATE}" if shown else expected)
 
 
-def test_a_server_that_sends_close_notify_to_a_client_that_left() -> None:
-    """Its close_notify is as short as any alert, and comes after the client's FIN."""
-    packets = ended(*hellos(), ("client", record(FINISHED)))
-    assert reason(packets) == descriptions.LEFT_AT_ONCE
-
-
 def test_a_handshake_that_worked() -> None:
     """The server's tickets or data prove it, whatever follows."""
     for answer in (record(255), record(40)):
         detail = reason(ended(*hellos(), ("client", record(FINISHED)), ("broker", answer), ("broker", record(19))))
         assert detail == "there are no keys for it (--keylog FILE)"
-
-
-@pytest.mark.parametrize("version", [V12, V13])
-def test_a_client_that_leaves_without_an_alert(version: ssl.TLSVersion) -> None:
-    (line,) = packets_outcome(ended(*hellos(version))).lines
-    assert line["detail"].endswith(f"; {descriptions.CLIENT_LEFT}")
-    (line,) = packets_outcome(ended(*hellos(version), by="broker")).lines
-    assert "without an alert" not in line["detail"]
 
 
 def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:

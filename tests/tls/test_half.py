@@ -118,21 +118,6 @@ def test_garbage_anywhere(version: ssl.TLSVersion, ciphers: str | None, options:
         check_nothing_invented(decrypted(changed, made.key_log), made)
 
 
-def test_the_search_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half, "MAX_SEARCH", 2_000)
-    made = long_talk(V13)
-    packets = packets_of(made.flights, sizes=300)
-    client = [place for place, packet in enumerate(packets) if packet.payload and packet.dport == 9093]
-    middle = len(client) // 2
-    changed = list(packets)
-    del changed[client[middle]]
-    for place in client[middle + 1 :]:
-        changed[place - 1] = packets[place].but(payload=b"\x17\3\3\x01\0" * (len(packets[place].payload) // 5 + 1))
-    found = decrypted(changed, made.key_log)
-    check_nothing_invented(found, made)
-    assert kinds(found).count("tls-lost") == 1
-
-
 def test_trials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half, "TRIAL_BYTES", 20_000)
     monkeypatch.setattr(half, "TRIAL_FACTOR", 0)

@@ -6,12 +6,9 @@ import ssl
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
-from kafkasniff.tls import record as handshake
 from kafkasniff.tls.descriptions import shown_certificate, suite
 from kafkasniff.tls.gate import TlsGate, is_tls
 from kafkasniff.tls.keylog import KeyLog
@@ -187,41 +184,12 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_a_growing_file_of_garbage_is_counted_at_each_doubling() -> None:
-    waiting: list[bytes] = []
-    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
-    counts = []
-    for _ in range(1000):
-        waiting.append(b"no\n")
-        found.find("CLIENT_RANDOM", RANDOM, 0)
-        counts += [flaw.split()[0] for flaw in found.take_flaws() if "more lines" in flaw]
-    assert counts == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
-
-
 # Hellos, suites and certificates as OpenSSL has them; and truncated or damaged anywhere.
-
-
-@given(st.lists(st.integers(1, 9), max_size=20))
-def test_messages_span_records(cuts: list[int]) -> None:
-    data = b"\x01\0\0\x03abc" + b"\x14\0\0\0" + b"\x0b\0\0\x14" + bytes(20)
-    buffer = HandshakeBuffer()
-    found, at = [], 0
-    for cut in (*cuts, len(data)):
-        found += buffer.add(data[at : at + cut])
-        at += cut
-    assert found == [(1, b"abc"), (20, b""), (11, bytes(20))]
 
 
 def test_a_message_above_the_bound_is_skipped() -> None:
     buffer = HandshakeBuffer()
     assert list(buffer.add(b"\x0b\xff\xff\xff" + bytes(100))) == [(11, b"")]
-
-
-def test_messages_that_are_cut() -> None:
-    assert handshake.certificate_of_13(b"\0\0\0\x0a\0\0\3der\0\0" + bytes(2)) == b"der"
-    for read in (handshake.client_hello, handshake.server_hello, handshake.certificate_of_13):
-        assert read(b"\1") is None
-    assert handshake.encrypted_extensions(b"\1") == (None, False)
 
 
 def offered() -> dict[int, dict[str, object]]:
@@ -257,11 +225,6 @@ def test_suites_are_what_openssl_says() -> None:
             assert found.mac == str(facts["digest"]).lower(), facts["name"]
         compared += 1
     assert compared > 30
-
-
-@pytest.mark.parametrize("data", [b"", b"\x30", b"\x30\x03\x02\x01\x00", b"x" * 1000])
-def test_what_is_no_certificate(data: bytes) -> None:
-    assert shown_certificate(data, None, None) is None
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

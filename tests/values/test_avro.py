@@ -70,18 +70,6 @@ def test_types(schema: Any, data: bytes, value: Any) -> None:
             decoded(schema, data + b"\0")
 
 
-def test_names_have_namespaces_and_other_schemas() -> None:
-    address = {**record("Address", city="string"), "namespace": "shop"}
-    order = {**record("Order", to="Address", also="shop.Address"), "namespace": "shop"}
-    reader = AvroReader(json.dumps(order), [json.dumps(address)])
-    found = reader.read(string("Ulm") + string("Bonn"), 0)
-    assert found == ("shop.Order", {"to": {"city": "Ulm"}, "also": {"city": "Bonn"}})
-    # A type of the enclosing namespace.
-    inner = {"type": "record", "name": "shop.R", "fields": [{"name": "a", "type": record("In", x="int")},
-                                                            {"name": "b", "type": "In"}]}  # fmt: skip
-    assert decoded(inner, long(1) + long(2)) == {"a": {"x": 1}, "b": {"x": 2}}
-
-
 @pytest.mark.parametrize(
     ("schema", "what"),
     [

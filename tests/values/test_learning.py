@@ -153,17 +153,6 @@ def test_what_is_skipped(found: bytes, why: str, tmp_path: Path) -> None:
     assert (code, files) == (Exit.NOTHING, {})
 
 
-def test_lost_packets_and_other_schemas(tmp_path: Path) -> None:
-    packets = talk().packets
-    gone = next(number for number, one in enumerate(packets) if one.payload.startswith(HEAD[:12]))
-    _, said, found = learn(packets[:gone] + packets[gone + 1 :], tmp_path)
-    assert said.startswith(f"kafkasniff: packet 4: GET {BASE}/schemas/ids/7 is skipped: another request follows\n")
-    assert found == {name: schema for name, schema in LEARNED.items() if name != "schemas/ids/7"}
-    _, said, found = learn([*packets, *asked(answer({"schema": '"long"'}))], tmp_path)
-    assert "schemas/ids/7 is another schema than before, which is kept: two registries?" in said
-    assert found == LEARNED
-
-
 def test_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(learning, "MAX_EXCHANGES", 3)
     packets = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -62,30 +61,6 @@ def _parent() -> dict[str, Any]:
     found = FULL["parent"]
     assert isinstance(found, dict)
     return found
-
-
-def test_proto2() -> None:
-    text = """message M { required int32 a = 1; optional group Inside = 2 { optional string s = 3 [default = "x;"]; }
-                          repeated int32 many = 4 [packed = true]; extensions 100 to 199; }
-              extend M { optional int32 more = 100; }"""
-    reader = ProtobufReader([descriptor_file(text, "value")])
-    assert reader.read(b"\x08\1\x13\x1a\1y\x14\x22\2\1\2", 0).value == {"a": 1, "inside": {"s": "y"}, "many": [1, 2]}
-
-
-def test_files_that_registries_know() -> None:
-    text = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
-              import "google/protobuf/any.proto";
-              message M { option (confluent.message_meta).doc = "x"; confluent.type.Decimal price = 1
-                          [(confluent.field_meta) = { params: [{ key: "precision", value: "8" }] }]; }"""
-    reader = ProtobufReader([descriptor_file(text, "value")])
-    found = reader.read(b"\x0a\7\x0a\1\7\x10\x08\x18\2", 0)
-    assert found.value == {"price": {"value": b"\7", "precision": 8, "scale": 2}}
-
-
-def test_a_descriptor_and_text_are_told_apart() -> None:
-    assert descriptor_file(b64encode(order().SerializeToString()).decode(), "value").message_type[0].name == "Order"
-    assert descriptor_file("message M {}", "value").message_type[0].name == "M"
-    assert parse_proto("", "value").name == "value"
 
 
 @pytest.mark.parametrize(
@@ -212,17 +187,6 @@ def test_indexes_lead_to_messages() -> None:
         reader.read(b"", 0, "None")
     named = ProtobufReader([order()], "shop.Other")
     assert named.read(b"\x0a\1x", 0).name == "shop.Other"
-
-
-def test_imports() -> None:
-    address = file_of("address.proto")
-    add(address.message_type.add(name="Address"), "city", Kinds.TYPE_STRING)
-    file = file_of("main.proto", "address.proto")
-    add(file.message_type.add(name="Parcel"), "to", Kinds.TYPE_MESSAGE, ".shop.Address")
-    reader = ProtobufReader([address, file])
-    assert reader.read(b"\x0a\x05\x0a\x03Ulm", 0) == ("shop.Parcel", {"to": {"city": "Ulm"}})
-    files = descriptor_pb2.FileDescriptorSet(file=[address, file])
-    assert [one.name for one in descriptor_set(files.SerializeToString())] == ["address.proto", "main.proto"]
 
 
 def test_unusable_schemas() -> None:

@@ -11,18 +11,15 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.errors import CaptureError, OutputError, UsageError
+from kafkasniff.errors import CaptureError, OutputError
 from kafkasniff.values.registries import (
-    CA_FILE,
     MAX_ANSWER,
-    PAUSE_SECONDS,
     TOKEN,
     USER_INFO,
     FolderRegistry,
     HttpRegistry,
     RegistryError,
     copy_registry,
-    open_registry,
     path_of,
 )
 from kafkasniff.values.stage import MAX_GUESSES, MAX_IDS, MAX_REFERENCES, Readers
@@ -112,21 +109,6 @@ def test_answers_that_are_none(registry: Served, tmp_path: Path) -> None:
     assert [kind for kind, _ in reports] == ["schema-invalid"] * len(answers)
 
 
-def test_a_registry_that_does_not_answer_is_asked_again_later(registry: Served) -> None:
-    now = 0.0
-    readers = Readers(HttpRegistry(registry.url, {}, lambda: now))
-    reports = Reports()
-    registry.status = 500
-    for _ in range(3):
-        assert readers.get(302, reports, sure=True) is None
-        assert readers.get(303, reports, sure=True) is None
-    assert registry.asked == ["/schemas/ids/302"]
-    assert reports == [("schema-registry", f"{registry.url} answers 500 to /schemas/ids/302")]
-    registry.status, now = 200, PAUSE_SECONDS
-    assert readers.get(302, reports, sure=True) is not None
-    assert len(reports) == 1
-
-
 def test_an_answer_that_takes_too_long(registry: Served) -> None:
     seconds = itertools.count(step=11)
     with pytest.raises(RegistryError, match="does not answer: timed out"):
@@ -192,19 +174,6 @@ def test_paths_stay_in_the_folder(tmp_path: Path) -> None:
         assert registry.get(path_of(subject, 1)) is None
     assert registry.get("../secret") is None
     assert registry.get("schemas/ids/1/x") is None
-
-
-def test_places(tmp_path: Path) -> None:
-    assert isinstance(open_registry(str(tmp_path), {}), FolderRegistry)
-    assert isinstance(open_registry("https://registry/", {}), HttpRegistry)
-    for place, environ, what in (
-        (str(tmp_path / "none"), {}, "neither a URL nor a folder"),
-        ("file:///etc", {}, "begins with http"),
-        ("http://", {}, "no host"),
-        ("https://registry", {CA_FILE: str(tmp_path / "none.pem")}, CA_FILE),
-    ):
-        with pytest.raises(UsageError, match=what):
-            open_registry(place, environ)
 
 
 def version(subject: str, number: int, **more: Any) -> dict[str, Any]:

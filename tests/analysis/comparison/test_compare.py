@@ -1,15 +1,19 @@
-"""Comparison of two sides: differences known by construction, and changes that must not be reported."""
+"""Comparison of two sides: differences known by construction, and changes that must not be reported; its spans."""
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkasniff.analysis.comparison.answer import SECTIONS, Software
+from kafkasniff.analysis.comparison import side as module
+from kafkasniff.analysis.comparison.answer import SECTIONS
 from kafkasniff.analysis.comparison.inference import MIN_EXCHANGES
-from kafkasniff.analysis.comparison.side import Side
+from kafkasniff.analysis.comparison.side import MAX_SPANS, SPAN, Side, SideSpans, Spanned
+from kafkasniff.analysis.partials import Shape
 from tests.analysis.comparison.traffic import compared, differing, side, traffic
 from tests.analysis.tables import START_NS, batch_of, exchange, partition
 from tests.choice import one_in
@@ -73,38 +77,6 @@ def test_everything_is_slower(before: Side) -> None:
     assert 0 < p50.low_us < p50.shift_us < p50.high_us
 
 
-def test_only_the_slowest_are_slower_or_faster() -> None:
-    plain, tailed = side(traffic(rate=40)), traffic(2, tail=5.0, rate=40)
-    found = compared(plain, tailed, only=("latency",)).latency
-    assert found is not None
-    (produce,) = found
-    assert produce.p is not None
-    assert produce.tail_p is not None
-    assert (produce.verdict, produce.differs, produce.p50.differs) == ("slower-tail", True, False)
-    assert produce.p > 0.05 > produce.tail_p
-    assert produce.p99.after_us > 2 * produce.p99.before_us
-    found = compared(side(tailed), traffic(rate=40), only=("latency",)).latency
-    assert found is not None
-    assert found[0].verdict == "faster-tail"
-
-
-def test_differences_come_first_and_only_apis_of_both_sides_are_compared(before: Side) -> None:
-    metadata = [exchange("Metadata", one / 10, exchange_id=one, latency_us=100 + one % 7) for one in range(600)]
-    one, other = batch_of(metadata), batch_of([*metadata, exchange("Heartbeat"), exchange("Fetch", latency_us=None)])
-    found = compared(side(traffic(), one), traffic(2, slower=0.5), other, only=("latency",)).latency
-    assert found is not None
-    assert [(row.api, row.verdict) for row in found] == [("Produce", "faster"), ("Metadata", "same")]
-    assert found[0].p50.high_us is not None
-    assert found[0].p50.high_us < 0
-
-
-def test_a_small_slowdown_is_reported_only_with_a_lower_threshold(before: Side) -> None:
-    """The slowdown is significant but smaller than 10%."""
-    little = traffic(slower=1.05)
-    assert differing(compared(before, little)) == {}
-    assert differing(compared(before, little, min_change=0.02, significance=0.999)) == {"latency": 1}
-
-
 def test_one_slow_interval_is_no_difference(before: Side) -> None:
     """A fifth of the exchanges are thirty times slower, all in one interval: that can happen on any day."""
     batch = traffic()
@@ -152,18 +124,6 @@ def test_versions_rates_sizes_and_batches(before: Side) -> None:
     assert found.batching[0].bytes_per_batch.differs
 
 
-def test_bytes_fetched_by_consumers_and_followers(before: Side) -> None:
-    def fetch(at: float, client_id: str) -> dict[str, object]:
-        return exchange("Fetch", at, client_id=client_id, partitions=[partition("orders", record_count=50)])
-
-    rows = [fetch(one / 10, client) for one in range(600) for client in ("app", "broker-1-fetcher-0")]
-    found = compared(before, batch_of(rows), only=("topics",)).topics
-    assert found is not None
-    assert found[0].fetched_per_second.after == pytest.approx(500, rel=0.01)
-    assert found[0].fetched_per_second.differs
-    assert found[0].produced_per_second.change == -1
-
-
 def test_errors(before: Side) -> None:
     few, many = traffic(2, fail=0.02), traffic(2, fail=0.2)
     found = compared(before, few, only=("errors",)).errors
@@ -189,18 +149,6 @@ def test_errors(before: Side) -> None:
     assert differing(compared(side(rows), batch_of([exchange()]), only=("errors",))) == {}
 
 
-def test_clients_and_their_software(before: Side) -> None:
-    other = batch_of([exchange("Metadata", 1.0, client_id="x")])
-    found = compared(before, traffic(2, software_version="4.0.0"), other, only=("clients",))
-    assert found.differences == {"clients": 2}
-    assert found.latency is None
-    assert found.clients is not None
-    app, added = found.clients
-    assert (app.software_before, app.software_after) == ([Software("java", "3.7.0")], [Software("java", "4.0.0")])
-    assert (added.client_id, added.before, added.after) == ("x", 0, 1)
-    assert differing(compared(before, traffic(3, software_name=None, software_version=None))) == {}
-
-
 def test_rows_with_many_unknowns(before: Side) -> None:
     odd = [
         exchange(time=None, time_ns=None, latency_us=None, api_version=9, api="Produce", api_key=0),
@@ -219,3 +167,53 @@ def test_rows_with_many_unknowns(before: Side) -> None:
     assert far.after.spans <= 30
     assert far.before.first is not None
     assert far.before.first >= START_NS
+
+
+def test_the_smallest_rows_are_dropped_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 8)
+    made = Side()
+    for topic in range(40):
+        made.update(batch_of([exchange("Produce", partitions=[partition(f"topic-{topic}", bytes=1)])]))
+    assert any(note.startswith("topics: the smallest ones were dropped") for note in made.notes())
+    assert len(made.topics()) <= 8
+
+
+SHAPE = Shape(keys=(("name", pa.string()),), measures=(("count", pa.int64(), "sum"),), weight="count")
+
+
+def placed(rows: list[tuple[int, str]], random: Random | None = None) -> tuple[SideSpans, Counter[tuple[int, str]]]:
+    spans = SideSpans()
+    part = Spanned(spans, SHAPE)
+    rest = list(rows) if random is None else random.sample(rows, len(rows))
+    while rest:
+        size = len(rest) if random is None else random.randrange(1, 9)
+        times = np.array([time for time, _ in rest[:size]], np.int64)
+        spans.take(times)
+        part.add(times, {"name": [name for _, name in rest[:size]], "count": [1] * len(times)})
+        del rest[:size]
+    found: Counter[tuple[int, str]] = Counter()
+    for row in part.table().to_pylist():
+        found[(row[SPAN], row["name"])] += row["count"]
+    return spans, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spans_are_the_same_for_any_order(seed: int) -> None:
+    random = Random(seed)
+    start = random.choice([0, 1_795_000_000_000_000_000, -5_000_000_000])
+    length = random.choice([1, 40, 10**6, 10**9, 3600 * 10**9])
+    rows = [(start + random.randrange(length), random.choice("ab")) for _ in range(200)]
+    spans, found = placed(rows)
+    other, same = placed(rows, random)
+    assert (spans.level, spans.start, spans.count) == (other.level, other.start, other.count)
+    assert found == same == Counter((time >> spans.level, name) for time, name in rows)
+    assert spans.count <= MAX_SPANS
+    # Spans are no longer than needed.
+    assert spans.level == 0 or spans.count > MAX_SPANS // 2 - 1
+
+
+def test_extreme_times() -> None:
+    spans, found = placed([(-(2**63), "a"), (2**63 - 1, "b"), (0, "a")], Random(1))
+    assert spans.count <= MAX_SPANS
+    assert sum(found.values()) == 3
+    assert len(found) == 3

@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 
 from kafkasniff.analysis.comparison.inference import (
-    Estimate,
     Limits,
-    above,
     holm,
     probability,
     quantile,
-    ratio,
     student_quantile,
     student_tail,
     superiority,
-    threshold,
 )
 from tests.choice import fewer
 
@@ -57,35 +53,6 @@ def test_student_s_t_as_in_printed_tables(freedom: int, share: float, value: flo
     assert student_tail(0.0, freedom) == pytest.approx(0.5)
 
 
-def test_a_ratio_of_sums() -> None:
-    """Equal weights: mean and squared standard error."""
-    values = np.array([3.0, 5.0, 10.0, 2.0])
-    found = ratio(values, np.ones(4))
-    assert found is not None
-    assert found.value == 5.0
-    assert found.variance == pytest.approx(values.var(ddof=1) / 4)
-    assert found.spans == 4
-    # An empty span is not counted; unequal spans carry less information.
-    padded = ratio(np.append(values, 0), np.array([1, 1, 1, 1, 0]))
-    assert padded == found
-    heavy = ratio(np.array([100.0, 5, 5]), np.array([98, 1, 1]))
-    assert heavy is not None
-    assert heavy.spans == pytest.approx(100**2 / (98**2 + 2))
-    assert ratio(np.zeros(3), np.zeros(3)) is None
-    alone_in_time = ratio(np.array([4]), np.array([2]))
-    assert alone_in_time is not None
-    assert (alone_in_time.value, math.isnan(alone_in_time.variance)) == (2.0, True)
-
-
-def test_probability_without_variance() -> None:
-    """The p value is never below that of a permutation of the spans: 2 of C(10, 5) ways."""
-    before, after = Estimate(1.0, 0.0, 5), Estimate(2.0, 0.0, 5)
-    assert probability(before, after) == pytest.approx(2 / 252)
-    assert probability(before, before) == 1.0
-    assert probability(before, Estimate(2.0, math.nan, 1.0)) == 1.0
-    assert probability(Estimate(1.0, 1e-30, 5), after) == pytest.approx(2 / 252)
-
-
 def test_quantiles_and_their_limits() -> None:
     """The 40th and the 61st of 100 values bound the median with 95% (binomial tables); one rank less here."""
     values = np.arange(1, 101)
@@ -96,17 +63,6 @@ def test_quantiles_and_their_limits() -> None:
     assert quantile(np.eye(100, dtype=int), values, 0.99, 0.95) == Limits(99, 98, 100)
     # With a single span, only its extremes are known.
     assert quantile(np.ones((1, 100), int), values, 0.5, 0.95) == Limits(50, 1, 100)
-
-
-def test_the_tail() -> None:
-    before, after = np.array([[98, 1, 1, 0]]), np.array([[0, 97, 1, 2]])
-    # Both sides have the same weight, whatever their sizes.
-    assert threshold(before, after * 1000, 0.01) == 2
-    assert threshold(before, after, 0.02) == 1
-    share = above(after, 2)
-    assert share is not None
-    assert share.value == 0.02
-    assert threshold(np.array([[7]]), np.array([[9]]), 0.01) == 0
 
 
 def test_holm_s_example() -> None:

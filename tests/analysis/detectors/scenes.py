@@ -1,27 +1,26 @@
-"""Conversations for each detector: faults, and harmless look-alikes."""
+"""Conversations for each detector: faults, and harmless look-alikes; brokers of one or two clusters, and TLS."""
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.analysis.detectors.talks import Talk
+from tests.analysis.detectors.talks import SECOND, Talk
+from tests.craft.conversation import START_NS, Conversation
 from tests.craft.kafka_bytes import (
-    NO_ID,
     metadata_request,
-    metadata_request_by_id,
     metadata_response,
-    metadata_response_with_ids,
     record,
 )
-from tests.enrich.talks import ORDERS
+from tests.craft.packet import ACK, RST, SYN
+from tests.craft.samples import BROKER
 from tests.kafka.records_craft import COMPRESSORS, batch
+from tests.tls.endpoints import Flight, Pair
 
 Scene = Callable[[], Sequence[Talk]]
 METADATA: tuple[dict[str, Any], dict[str, Any]] = ({"topics": [{"name": "orders"}]}, {})
-NOT_LEADER = 6
-OUT_OF_ORDER = 45
-CONCURRENT_TRANSACTIONS = 51
 
 
 def heartbeat(talk: Talk, then: float = 0) -> None:
@@ -33,9 +32,6 @@ def partitions(api: str, error: int, topic: str = "orders") -> dict[str, Any]:
     """A response with one partition of one topic and an error code."""
     if api == "Produce":
         return {"responses": [{"name": topic, "partition_responses": [{"index": 0, "error_code": error}]}]}
-    if api == "AddPartitionsToTxn":
-        results = [{"partition_index": 0, "partition_error_code": error}]
-        return {"results_by_topic_v3_and_below": [{"name": topic, "results_by_partition": results}]}
     return {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "error_code": error}]}]}
 
 
@@ -62,59 +58,7 @@ def late() -> list[Talk]:
     return [talk.ended()]
 
 
-def patient() -> list[Talk]:
-    """Long waits that were allowed, for a Fetch and a JoinGroup; and an old broker that throttles."""
-    talk = Talk()
-    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, {}, wait=5.5)
-    talk.ask("JoinGroup", 2, {"group_id": "g", "rebalance_timeout_ms": 60_000}, {"error_code": 27}, wait=20)
-    talk.ask("JoinGroup", 0, {"group_id": "g", "session_timeout_ms": 30_000}, {"error_code": 27}, wait=20)
-    talk.ask("CreateTopics", 1, {"timeout_ms": 30_000}, {}, wait=8)
-    talk.ask("SyncGroup", 0, {"group_id": "g"}, {"error_code": 27}, wait=20)
-    talk.ask("Produce", 5, {"acks": 1}, {"throttle_time_ms": 3000}, wait=3.5)
-    return [talk.ended()]
-
-
 # -- errors, leaders, metadata
-
-
-def joins(*codes: int, clients: int = 1, then: float = 0.1) -> Scene:
-    """Members that join a group of their own, one after the other, with these outcomes."""
-
-    def scene() -> list[Talk]:
-        talks = []
-        for number in range(clients):
-            talk = Talk(f"10.0.{number // 200}.{number % 200 + 5}", 40_000 + number)
-            for code in codes:
-                asked = {"group_id": f"group-{number}", "session_timeout_ms": 1, "protocol_type": "consumer"}
-                talk.ask("JoinGroup", 5, asked, {"error_code": code}, then=then)
-            talks.append(talk.ended())
-        return talks
-
-    return scene
-
-
-def asked_for_groups(times: int) -> Scene:
-    """A program that asks for a group that does not exist."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for _ in range(times):
-            answer = {"groups": [{"error_code": 69, "group_id": "gone", "error_message": "Group gone not found."}]}
-            talk.ask("DescribeGroups", 6, {"groups": ["gone"]}, answer, then=0.1)
-        return [talk.ended()]
-
-    return scene
-
-
-def stale() -> list[Talk]:
-    """A producer refused every second for eight seconds, with two metadata requests in between."""
-    talk = Talk()
-    for turn in range(9):
-        produce(talk, records(), error=NOT_LEADER, then=0.5)
-        if turn in (2, 4):
-            talk.ask("Metadata", 1, *METADATA)
-        talk.pause(0.5)
-    return [talk.ended()]
 
 
 def metadata(count: int, asked: dict[str, Any], then: float = 0.01) -> Scene:
@@ -154,25 +98,6 @@ def joined(talk: Talk, generation: int, members: Sequence[str], then: float = 0.
 def left(talk: Talk, member: str, reason: str | None = None) -> None:
     who = {"member_id": member, "reason": reason}
     talk.ask("LeaveGroup", 5, {"group_id": "workers", "members": [who]}, {"members": [{"member_id": member}]})
-
-
-def storm() -> list[Talk]:
-    """b leaves, rejoins and leaves again, and so does c: four generations per leave."""
-    talk = Talk()
-    for turn in range(4):
-        member = "bc"[turn % 2]
-        joined(talk, 2 * turn + 1, ["a", member])
-        left(talk, member)
-        joined(talk, 2 * turn + 2, ["a"])
-    return [talk.ended()]
-
-
-def growing() -> list[Talk]:
-    """A group that starts: each generation has one member more."""
-    talk = Talk()
-    for generation in range(1, 8):
-        joined(talk, generation, ["a", "b", "c", "d", "e", "f", "g"][:generation])
-    return [talk.ended()]
 
 
 def lost() -> list[Talk]:
@@ -222,98 +147,7 @@ def produced(count: int, data: bytes, then: float = 0.001, address: str = "10.0.
     return scene
 
 
-def repeated(error: int) -> Scene:
-    """Sequences 0 to 4 twice, the first time refused; then 5 to 9, with or without an error."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        produce(talk, records(5, producer=(7, 0, 0)), error=NOT_LEADER)
-        produce(talk, records(5, producer=(7, 0, 0)))
-        produce(talk, records(5, producer=(7, 0, 5)), error=error)
-        return [talk.ended()]
-
-    return scene
-
-
-def concurrent(again: int) -> Scene:
-    """Three batches in flight, of which the first is refused because the previous transaction is not complete yet.
-
-    The first `again` of them are sent again and accepted.
-    """
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for turn in range(3):
-            error = CONCURRENT_TRANSACTIONS if turn == 0 else OUT_OF_ORDER
-            produce(talk, records(5, producer=(7, 0, 5 * turn)), error=error)
-        for turn in range(again):
-            produce(talk, records(5, producer=(7, 0, 5 * turn)))
-        return [talk.ended()]
-
-    return scene
-
-
-def in_order() -> list[Talk]:
-    talk = Talk()
-    for turn in range(3):
-        produce(talk, records(5, producer=(7, 0, 5 * turn)))
-    return [talk.ended()]
-
-
 # -- transactions
-
-
-def transaction(talk: Talk, seconds: float, *, ends: bool = True, error: int = 0) -> None:
-    asked = {
-        "v3_and_below_transactional_id": "payments",
-        "v3_and_below_topics": [{"name": "orders", "partitions": [0]}],
-    }
-    talk.ask("AddPartitionsToTxn", 1, asked, partitions("AddPartitionsToTxn", error), then=seconds)
-    if ends:
-        talk.ask("EndTxn", 1, {"transactional_id": "payments", "committed": 1}, {})
-
-
-def begun(talk: Talk, timeout_ms: int = 10_000) -> None:
-    talk.ask("InitProducerId", 1, {"transactional_id": "payments", "transaction_timeout_ms": timeout_ms}, {})
-
-
-def hanging() -> list[Talk]:
-    """One transaction ends in time, one too late, and one not at all."""
-    talk = Talk()
-    begun(talk)
-    transaction(talk, 1)
-    transaction(talk, 12.5)
-    transaction(talk, 1, ends=False)
-    talk.pause(20)
-    heartbeat(talk)
-    return [talk.ended()]
-
-
-def in_time() -> list[Talk]:
-    """Transactions within their timeout; the last one is still open, but not for long."""
-    talk = Talk()
-    begun(talk)
-    for _ in range(3):
-        transaction(talk, 5)
-    transaction(talk, 9, ends=False)
-    begun(talk)
-    transaction(talk, 9, ends=False)
-    return [talk.ended()]
-
-
-def in_a_row(count: int, refusals: int) -> Scene:
-    """Transactions that are refused while the one before is completed, each this often, and then begin."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        begun(talk)
-        for _ in range(count):
-            for _ in range(refusals):
-                transaction(talk, 0.1, ends=False, error=CONCURRENT_TRANSACTIONS)
-            transaction(talk, 0.1)
-        return [talk.ended()]
-
-    return scene
 
 
 # -- consumers and quotas
@@ -355,47 +189,170 @@ def message_without_an_error() -> list[Talk]:
     return [talk.ended()]
 
 
-def one_cause() -> list[Talk]:
-    """A failed disk, which each partition of each topic has."""
+# -- brokers, connections and TLS
+
+TOPICS = {"topics": [{"name": "orders"}]}
+OTHER = ("10.0.0.10", 9092)
+
+
+def advertised(*brokers: tuple[str, int]) -> dict[str, Any]:
+    """A Metadata response that names brokers."""
+    return {"brokers": [{"node_id": number, "host": host, "port": port} for number, (host, port) in enumerate(brokers)]}
+
+
+# -- brokers that disappear
+
+
+# -- versions
+
+
+# -- connections
+
+
+def short_lived(count: int, seconds: float) -> list[Conversation]:
+    """Open `count` connections, one per second, each for a given time."""
+    talks = []
+    for number in range(count):
+        talk = Talk(port=40_000 + number, after=number)
+        heartbeat(talk, then=seconds)
+        talks.append(talk.ended())
+    return talks
+
+
+# -- authentication and protocols
+
+
+# -- speed and the network
+
+
+def brokers(milliseconds: tuple[float, ...], count: int = 25) -> list[Conversation]:
+    """Brokers that answer Metadata, each with its own delay."""
+    talks = []
+    for number, time in enumerate(milliseconds):
+        talk = Talk(port=51_000 + number, broker=(f"10.0.1.{number}", 9092))
+        for _ in range(count):
+            talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=time / 1000)
+        talks.append(talk.ended())
+    return talks
+
+
+# -- partitions
+
+
+def produced_to(*counts: int, known: int | None = None) -> list[Conversation]:
+    """Batches of 100 records, with a number of records per partition.
+
+    `known`: the number of partitions in the metadata.
+    """
     talk = Talk()
-    topics = [
-        {"topic_name": name, "partition_index": place, "error_code": 56}
-        for name in ("orders", "stock", "bills", "users")
-        for place in range(3)
-    ]
-    talk.ask("LeaderAndIsr", 2, {"controller_id": 1}, {"error_code": 0, "partition_errors": topics})
+    partitions = [{"partition_index": number} for number in range(known or len(counts))]
+    named = {"topics": [{"name": "orders", "partitions": partitions}]}
+    talk.ask("Metadata", 1, TOPICS, {**advertised(BROKER), **named})
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            data = [{"index": partition, "records": records(100)}]
+            asked = {"acks": -1, "topic_data": [{"name": "orders", "partition_data": data}]}
+            answer = {"responses": [{"name": "orders", "partition_responses": [{"index": partition}]}]}
+            talk.ask("Produce", 5, asked, answer)
     return [talk.ended()]
 
 
-def two_causes() -> list[Talk]:
-    """Two clients, of which one has two error codes."""
-    one, other = Talk(), Talk("10.0.0.6", 50_000)
-    refused(one, {"index": 0, "error_code": 87})
-    refused(one, {"index": 0, "error_code": 29})
-    refused(other, {"index": 0, "error_code": 87})
-    return [one.ended(), other.ended()]
+# -- brokers of one or two clusters
 
 
-def acknowledged_elsewhere() -> list[Talk]:
-    """Acknowledgements of share fetches that the broker refuses: it does not lead the partition."""
-    talk = Talk()
-    part = {"partition_index": 0, "error_code": 0, "acknowledge_error_code": 6, "acquired_records": []}
-    answer = {"responses": [{"topic_id": ORDERS[0], "partitions": [part]}]}
-    asked = {"group_id": "sharers", "member_id": "one", "max_wait_ms": 500, "topics": []}
-    for _ in range(3):
-        talk.ask("ShareFetch", 1, asked, answer, then=1)
-    return [talk.ended()]
+A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
 
 
-def refused_by_id_and_name() -> list[Talk]:
-    """A topic refused by its id before any message maps it to the name, and by its name."""
-    talk = Talk()
-    data = [{"topic_id": ORDERS[0], "partition_data": [{"index": 0, "records": records()}]}]
-    answer = [{"topic_id": ORDERS[0], "partition_responses": [{"index": 0, "error_code": 10}]}]
-    talk.ask("Produce", 13, {"acks": 1, "topic_data": data}, {"responses": answer})
-    produce(talk, records(), error=10)
-    talk.exchange(
-        metadata_request_by_id(9, [(NO_ID, "orders")]),
-        metadata_response_with_ids(9, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
-    )
-    return [talk.ended()]
+def cluster(talk: Talk, name: str | None) -> None:
+    """Metadata that names a cluster, if there is a name."""
+    if name is not None:
+        talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name})
+
+
+def peers(other: str) -> list[Conversation]:
+    """Two fast brokers of the cluster `one`, and a slow one of `other`."""
+    talks: list[Conversation] = []
+    places: Sequence[tuple[tuple[str, int], str, float]] = ((A, "one", 0.001), (B, "one", 0.001), (C, other, 0.2))
+    for number, (broker, name, wait) in enumerate(places):
+        talk = Talk(port=50_001 + number, broker=broker)
+        for _ in range(25):
+            talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name}, wait=wait)
+        talks.append(talk.ended())
+    return talks
+
+
+# -- TLS that nobody can decrypt
+
+
+@functools.cache
+def _shaken() -> list[Flight]:
+    """A handshake of OpenSSL."""
+    return Pair(version=ssl.TLSVersion.TLSv1_3, kind="ecdsa").talk([], ends=False).flights
+
+
+def _sealed(size: int) -> bytes:
+    return b"\x17\x03\x03" + size.to_bytes(2) + bytes(size)
+
+
+def _talk(number: int, *, slow: float = 0, answers: int = 3) -> Conversation:
+    """A client that shakes hands for `slow` seconds, asks some times, and once more without an answer."""
+    talk = Conversation(("10.0.0.5", 51_000 + number), ("10.0.0.9", 9093), start_ns=START_NS + number * SECOND)
+    talk.handshake()
+    for place, (side, data) in enumerate(_shaken()):
+        talk.wait(round(slow * SECOND) if place == 1 else 0)
+        talk.send(side, data)
+    for _ in range(answers):
+        talk.send("client", _sealed(300))
+        talk.wait(SECOND // 100)
+        talk.send("broker", _sealed(60))
+    talk.send("client", _sealed(300))
+    return talk
+
+
+def stalled(count: int, silent: float) -> Callable[[], Sequence[Conversation]]:
+    """Clients that leave after waiting for an answer."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number) for number in range(count)]
+        for talk in talks:
+            talk.wait(round(silent * SECOND))
+            talk.send("client", _sealed(19))
+            talk.close()
+        return talks
+
+    return scene
+
+
+def cut(count: int) -> Callable[[], Sequence[Conversation]]:
+    """Connections that the broker resets while it owes an answer."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number) for number in range(count)]
+        for talk in talks:
+            talk.reset("broker")
+        return talks
+
+    return scene
+
+
+def slow(seconds: float) -> Callable[[], Sequence[Conversation]]:
+    """Six handshakes; each connection is answered to its end."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number, slow=seconds) for number in range(6)]
+        for talk in talks:
+            talk.send("broker", _sealed(60))
+            talk.close()
+        return talks
+
+    return scene
+
+
+def refused_connect(number: int) -> Conversation:
+    """A broker that refuses to connect, `number` seconds after the start."""
+    talk = Conversation(("10.0.0.5", 52_000 + number), OTHER)
+    talk.wait(number * SECOND)
+    talk._add("client", SYN)
+    talk._seen["broker"] = talk._next["client"]
+    talk._add("broker", RST | ACK)
+    return talk

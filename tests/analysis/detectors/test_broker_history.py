@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.detectors import broker_history
-from kafkasniff.analysis.detectors.absences import Absence, TcpLink, closed_at_once, links_shape
+from kafkasniff.analysis.detectors.absences import Absence, links_shape
 from kafkasniff.analysis.detectors.broker_gone import NODE_NS, BrokerGone, _by_node
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from tests.steps import steps
@@ -22,21 +22,6 @@ def add(detector: BrokerGone, part: str, rows: Sequence[Mapping[str, Any]]) -> N
     if rows:
         names = rows[0].keys()
         detector.parts[part].add({**{name: [row[name] for row in rows] for name in names}, "count": [1] * len(rows)})
-
-
-def test_outdated_metadata_of_another_broker_does_not_count() -> None:
-    """One broker omits a node from second 2 on; the other never learns of it."""
-    detector = BrokerGone()
-    lists = [(1, "a", "1,2"), (1, "b", "1,2"), (2, "a", "1"), (3, "b", "1,2"), (4, "a", "1")]
-    rows = [
-        {"cluster": None, "broker": broker, "nodes": nodes, "second": time, "first": time, "last": time}
-        for time, broker, nodes in lists
-    ]
-    add(detector, "listed", rows)
-    assert BrokerHistory(detector).listed_again((None, 2), 1) is None
-    back = {"cluster": None, "broker": "a", "nodes": "1,2", "second": 5, "first": 5, "last": 5}
-    add(detector, "listed", [back])
-    assert BrokerHistory(detector).listed_again((None, 2), 1) == 5
 
 
 def restless(brokers: int, absences: int) -> BrokerGone:
@@ -132,21 +117,3 @@ def test_leaders_that_moved_before() -> None:
     # Not the second partition, which moved long before, nor the third, which moved later, nor others.
     assert BrokerHistory(detector).moved_before((None, 1), 60 * SECOND) == 2
     assert BrokerHistory(detector).moved_before((None, 2), 60 * SECOND) == 0
-
-
-def test_all_connections_closed_at_once() -> None:
-    """By the broker, and after they had lasted: not those that it refuses one after the other."""
-
-    def link(number: int, start: int, end: int, by: str = "broker") -> TcpLink:
-        times = {"time_ns": start, "end_time_ns": end, "ended_ns": end, "quiet_ns": 0}
-        ends = {"client_ip": "10.0.0.5", "client_port": number, "ended_by": by, "ended_with": "fin"}
-        data = {"opening": "answered", "syns": 1, "broker_packets": 2, "broker_data": 10}
-        return TcpLink(connection_id=number, **times, **ends, **data)
-
-    three = [link(number, number, 9 * SECOND + number) for number in range(3)]
-    assert list(closed_at_once(three)) == [(9 * SECOND - 1, 9 * SECOND + 3)]
-    assert list(closed_at_once(three[:2])) == []
-    assert list(closed_at_once([*three, link(4, 0, 20 * SECOND)])) == [], "one stays"
-    assert list(closed_at_once([*three[:2], link(4, 0, 9 * SECOND, "client")])) == []
-    short = [link(number, 8 * SECOND + number, 9 * SECOND - number) for number in range(1, 9)]
-    assert list(closed_at_once(short)) == []

@@ -98,7 +98,7 @@ PLACES: Final = list(_places())
 CODES: Final = [code for code in range(-1, 137) if code]
 
 
-@pytest.mark.parametrize(("place", "code"), some_pairs(PLACES, CODES, 24, 700), ids=str)
+@pytest.mark.parametrize(("place", "code"), some_pairs(PLACES, CODES, 24, 270), ids=str)
 def test_every_code_is_named(place: Place, code: int, tmp_path: Path) -> None:
     error = error_by_code(code)
     assert error is not None

@@ -9,25 +9,20 @@ import pytest
 from kafkasniff.analysis.detectors import detector_names, run
 from kafkasniff.analysis.detectors.registry import SECURITY
 from tests.analysis.detectors.known_answers import FOLDER, LOOK_ALIKES, NAMES, SHOWN, answer, cases_of, look
-from tests.analysis.detectors.test_faults import CAUSES
+from tests.analysis.detectors.test_faults import LOOK_ALIKES as LOOKING_ALIKE
+from tests.analysis.detectors.test_faults import named
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.read import read_packets
 from tests.craft.write import write_pcap
 
 ELSEWHERE = {
-    *(
-        "blocked-streams-groups",
-        "damaged-records",
-        "idle-members",
-        "lost-records",
-        "overwritten-records",
-        "undecoded-traffic",
-    ),
-    *(detector for _, detector, _ in CAUSES),
+    *("blocked-streams-groups", "damaged-records", "idle-members", "lost-records", "overwritten-records"),
+    "undecoded-traffic",
     *SECURITY,
+    *(one.split()[1] for _, trouble in LOOKING_ALIKE for one in named(trouble) if not one.startswith("note ")),
 }
-"""Detectors with captures of both kinds (`test_faults`), or known answers for rows (`test_records`, …)."""
+"""Detectors with known answers for rows (`test_rows`, …), or with captures of both kinds (`test_faults`)."""
 
 
 def test_every_detector_has_both_kinds_of_scenes() -> None:

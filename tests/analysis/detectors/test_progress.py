@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.accumulator import Known
-from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.finding import Finding
 from tests.analysis.detectors.talks import findings_of, numbered
-from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange, partition
+from tests.analysis.tables import SECOND, START_NS, Row, exchange, partition
 
 
 def found(name: str, *rows: Row) -> list[Finding]:
@@ -51,20 +49,6 @@ def share(deliveries: int, last: int = 0, **values: Any) -> Row:
 def reset(at: float, number: int, offset: int, timestamp: int = -2) -> Row:
     asked = {"topics": [{"name": "orders", "partitions": [{"partition_index": number, "timestamp": timestamp}]}]}
     return exchange("ListOffsets", at, request_body=asked, partitions=[partition(number=number, offset=offset)])
-
-
-ONE = {"10.0.0.9:9092": "a"}
-ABSENT = exchange("OffsetFetch", 1, group_id="g", partitions=[partition(offset=-1)])
-
-
-def unread(rows: list[Row], *, brokers: dict[str, str] = ONE, until: float = 9) -> list[str]:
-    """Severities for a member of a group whose broker is in the capture, and `brokers` that others list."""
-    detector = find_detector("offsets-out-of-range")()
-    detector.clusters = Known(brokers)
-    detector.update(batch_of(numbered(*rows)))
-    own = {"broker_ip": "10.0.0.9", "broker_port": 9092}
-    detector.update(batch_of([{**connection(lived=until), **own}], "connections"), "connections")
-    return [one.severity for one in detector.findings()]
 
 
 def commit(offset: int) -> Row:
@@ -131,16 +115,6 @@ def test_severities(name: str, rows: Sequence[Row], expected: list[str]) -> None
     assert [one.severity for one in found(name, *rows)] == expected
 
 
-def test_lag_that_never_moved() -> None:
-    """As if a transaction were open."""
-    waiting = [heartbeat(place, "reader") for place in range(40)]
-    ends = [fetch(place, 7, 100 * place, client_id="reader", record_count=0) for place in range(40)]
-    (one,) = found("growing-lag", *waiting, *ends)
-    assert one.severity == "warning"
-    (one,) = found("growing-lag", *consumer(50, 1))
-    assert 2000 < one.values["lag"] - one.values["before"] < 3000
-
-
 def test_rejected_records() -> None:
     rejected = {"first_offset": 0, "last_offset": 11, "acknowledge_types": [3]}
     body = {"topics": [{"topic_id": "id", "partitions": [{"acknowledgement_batches": [rejected]}]}]}
@@ -155,40 +129,6 @@ def test_offsets_of_a_topic_are_one_finding() -> None:
     assert "orders-2 at offset 10" in one.title
     values = {"partition": 2, "offset": 10, "reset": 110, "start": 110, "end": None, "skipped": 150, "again": 0}
     assert one.values == {**values, "offsets": 3}
-
-
-@pytest.mark.parametrize(
-    ("rows", "brokers", "until", "expected"),
-    [
-        ([MEMBER, ABSENT], {}, 9, ["error"]),
-        ([MEMBER, ABSENT, exchange("LeaveGroup", 1.1, group_id="g", member_id="m")], {}, 1.2, ["error"]),
-        ([exchange("JoinGroup", -9, group_id="g", member_id="m"), ABSENT, leave(1.1)], {}, 1.2, ["note"]),
-        ([MEMBER, ABSENT], {"kafka-1:9092": "a"}, 9, ["error"]),
-        ([MEMBER, ABSENT, fetch(1.1, 0)], {}, 9, []),
-        ([MEMBER, ABSENT, exchange("ListOffsets", 1.1)], {}, 9, []),
-        ([MEMBER, ABSENT], {}, 1.2, []),
-        ([ABSENT], {}, 9, []),
-        ([MEMBER, ABSENT], {"10.0.0.8:9092": "a"}, 9, []),
-        ([MEMBER, ABSENT], {"kafka-2:9092": "a", "kafka-3:9092": "a"}, 9, []),
-    ],
-    ids=[
-        "reads-nothing",
-        "left",
-        "stopped",
-        "same-broker",
-        "reads",
-        "asks",
-        "capture-ends",
-        "administrator",
-        "elsewhere",
-        "names",
-    ],
-)
-def test_a_member_without_an_offset(
-    rows: list[Row], brokers: dict[str, str], until: float, expected: list[str]
-) -> None:
-    """It may read at a broker that is not in the capture."""
-    assert unread(rows, brokers={**ONE, **brokers}, until=until) == expected
 
 
 def given(at: float, *partitions: int, connection_id: int = 1, client_id: str = "idle") -> Row:

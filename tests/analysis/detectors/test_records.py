@@ -52,11 +52,6 @@ def test_a_batch_skipped_in_the_next_epoch() -> None:
     assert "unknown" in one.meaning, "that is another producer"
 
 
-def test_a_partition_without_further_batches() -> None:
-    (one,) = lost(UNANSWERED, produce(302, 0, number=1, size=301))
-    assert "then it sent nothing more to this partition" in one.title
-
-
 @pytest.mark.parametrize(("lived", "severity"), [(1.5, "warning"), (9, "error")])
 def test_a_batch_that_is_too_large_just_before_the_end(lived: float, severity: str) -> None:
     """Its producer may still split it."""
@@ -133,26 +128,6 @@ def test_a_wrong_checksum(api: str, who: str) -> None:
 
 def test_problems_that_are_no_damage() -> None:
     assert damaged(message("Fetch", "tag-unknown"), message("Produce")) == []
-
-
-def test_damage_by_topic_and_client() -> None:
-    rows = [message("Fetch", "crc-mismatch", topic=topic, client_id=name) for topic in "ab" for name in "xy"]
-    assert len(damaged(*rows)) == 4
-
-
-def test_malformed_messages() -> None:
-    """Those that a capture has cut are not malformed, nor is what a tolerant reader understands."""
-    rows = [
-        message("Fetch", "body-truncated"),
-        message("Fetch", "trailing-bytes", "array-too-long", "length-negative"),
-        message("Fetch", "frame-incomplete", "body-truncated"),
-        message("Fetch", "trailing-bytes"),
-        message("Metadata", "varint-too-long", client_id="other"),
-    ]
-    several, one = sorted(findings_of("malformed-messages", rows), key=lambda finding: -finding.count)
-    assert several.title.startswith("2 Fetch v18 exchanges of app at 10.0.0.5 with 10.0.0.9:9092 have a malformed ")
-    assert [entry.note for entry in several.evidence] == ["array-too-long", "body-truncated"]
-    assert (several.severity, one.count, one.subject["client_id"]) == ("warning", 1, "other")
 
 
 def stored(broker: int, first_second: int, offsets: Iterable[int], topic_id: str | None = None) -> list[Row]:

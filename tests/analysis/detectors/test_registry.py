@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Finding, detector_names, find_detector, run
-from kafkasniff.analysis.detectors.causes import with_causes
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import parameters_of
@@ -74,17 +73,6 @@ def test_each_detector_matches_its_name() -> None:
     assert find_detector("Late_Answers").name == "late-answers"
     with pytest.raises(UsageError, match="late-answers"):
         find_detector("late-answer")
-
-
-def test_selection_of_detectors() -> None:
-    def names(*given_: Sequence[str]) -> list[str]:
-        return [one.name for one in Detectors(*given_).detectors]
-
-    assert names() == list(detector_names())
-    assert names(["not-leader", "late-answers"]) == ["late-answers", "not-leader"]
-    assert names(["late-answers", "not-leader"], ["late-answers"]) == ["not-leader"]
-    (made,) = Detectors(["late-answers"], settings=["late-answers.late=2.5s", "late_answers.at-least=9"]).detectors
-    assert (made.thresholds.late, made.thresholds.at_least) == (2_500_000_000, 9)
 
 
 @pytest.mark.parametrize(
@@ -201,24 +189,6 @@ def test_work_is_linear_in_refused_topics(code: int) -> None:
     little, much = work(200), work(800)
     assert little > 800
     assert much < 5 * little, f"{much} steps for 4 times of what takes {little}"
-
-
-@pytest.mark.parametrize(("detector", "api", "code"), [("hidden-errors", "Metadata", 5), ("not-leader", "Produce", 6)])
-def test_effects_name_their_cause(detector: str, api: str, code: int) -> None:
-    """A failed disk comes before the partitions that lack a leader, unless it failed only later."""
-    rows = [
-        exchange("Produce", 0, client_id="a", error_count=1, partitions=[partition(error_code=56)]),
-        exchange(api, 1, client_id="b", client_ip="::1", error_count=1, partitions=[partition(error_code=code)]),
-    ]
-    detectors = Detectors(["hidden-errors", "not-leader"], settings=["hidden-errors.at_least=1"])
-    detectors.update(pa.RecordBatch.from_pylist(rows, schema=TABLES["exchanges"]))
-    cause, effect = detectors.findings()
-    assert (cause.subject["error_code"], cause.follows, cause.rank) == (56, None, 0)
-    assert (effect.detector, effect.follows, effect.rank) == (detector, cause.title, 1)
-    assert "It may follow from hidden-errors: 1 Produce response" in effect.meaning
-    later = msgspec.structs.replace(cause, first=10**19, last=10**19)
-    alone = msgspec.structs.replace(effect, follows=None, rank=0)
-    assert [one.follows for one in with_causes([later, alone])] == [None, None]
 
 
 # -- what is missing or damaged

@@ -106,13 +106,6 @@ def test_what_is_no_pause_of_a_broker(tmp_path: Path, scene: Sequence[Conversati
     assert not checked(tmp_path / "a.pcap", scene, "late-answers").findings
 
 
-def test_a_leader_that_waits_for_the_silent_broker_is_not_reported(tmp_path: Path) -> None:
-    scene = [talk(number, [0.1, 0.1, 4]) for number in (1, 2)]
-    scene += [talk(number, [0.1, 0.1, 3.8], broker=OTHER, acks=-1) for number in (3, 4)]
-    (one,) = checked(tmp_path / "a.pcap", scene, "late-answers").findings
-    assert (one.subject["broker"], one.values["leaders_waiting"]) == ("10.0.0.9:9092", ["10.0.0.10:9092"])
-
-
 REQUESTS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "Heartbeat": ("Heartbeat", 1, {"group_id": "g", "generation_id": 1, "member_id": "m"}),
     "Fetch": ("Fetch", 4, {"max_wait_ms": 5000, "min_bytes": 1, "max_bytes": 1, "topics": []}),

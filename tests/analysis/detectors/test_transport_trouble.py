@@ -48,21 +48,6 @@ def test_stalls_at_one_time_with_a_common_host_are_one_outage() -> None:
     assert sorted(found(*reversed(rows))) == expected
 
 
-def test_a_hole_lasts_until_the_end_of_the_capture_unless_the_connection_ended() -> None:
-    hole = {"kind": "hole", "over": False, "heard": 1, "size": 100}
-    assert found(stall("a", "x", 1, 1, **hole), end=9) == [(["a"], ["x"], 1, 9, None)]
-    assert found(stall("a", "x", 1, 1, ended=True, **hole), end=9) == []
-
-
-def test_only_large_segments_are_lost() -> None:
-    lost = {"size": 1448, "passed": 300, "over": False}
-    assert found(stall("a", "x", 1, 4, heard=1, **lost), stall("a", "x", 8, 9, **lost)) == [(["a"], ["x"], 1, 9, 300)]
-    # Nothing was heard of the receiver, other segments of this size arrived, or these did in the end.
-    assert [one[-1] for one in found(stall("a", "x", 1, 4, **lost))] == [None]
-    assert [one[-1] for one in found(stall("a", "x", 1, 4, heard=1, size=1448, over=False))] == [None]
-    assert [one[-1] for one in found(stall("a", "x", 1, 4, heard=1, size=1448, passed=300))] == [None]
-
-
 def waits(detector: TransportTrouble, *rows: dict[str, Any], round_trip: float = 0.02) -> list[str]:
     """What the findings are called; `round_trip`: in seconds, of the fastest connection."""
     for row in rows:
@@ -92,26 +77,6 @@ def test_data_that_had_to_be_sent_again_was_lost() -> None:
         {"quiet": quiet, "retried": round(1.9 * SECOND), "over": False},
     ):
         assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **more)) == ["outage"]
-
-
-def test_later_stalls_are_another_outage_and_short_ones_none() -> None:
-    rows = [stall("a", "x", 1, 3), stall("a", "x", 5, 5.9), stall("a", "x", 7, 9)]
-    assert found(*rows) == [(["a"], ["x"], 1, 3, None), (["a"], ["x"], 7, 9, None)]
-
-
-def test_one_side_that_only_repeats_itself() -> None:
-    """The capture begins within the outage. If the other direction is not captured, few segments are repeated."""
-
-    def titles(**values: int) -> list[str]:
-        row = {"connection_id": 1, "time_ns": SECOND, "end_time_ns": 7 * SECOND, "client_ip": "10.0.0.5"}
-        row |= {"broker_ip": "10.0.0.9", "broker_port": 9092, "broker_packets": 0, **values}
-        return [one.title for one in findings_of("transport-trouble", transport=[row])]
-
-    (one,) = titles(client_packets=4, client_again=3)
-    assert one.startswith("network outage: no data arrived between 10.0.0.5 and 10.0.0.9:9092")
-    assert titles(client_packets=3, client_again=2) == []
-    assert titles(client_packets=90, client_again=30) == []
-    assert titles(client_packets=4, client_again=3, broker_packets=1) == []
 
 
 def lossy(client: str, port: int, again: int, packets: int = 100) -> Row:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 
-import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,7 +14,6 @@ from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTra
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Problem
-from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -34,17 +31,6 @@ def capture(name: str) -> str:
 @functools.cache
 def visible(name: str) -> VisibleTraffic:
     return run([capture(name)]).visible
-
-
-@pytest.mark.parametrize("name", one_in(3, ["responses-lost-midway", "tls-without-keys", "http-beside-kafka"]))
-def test_captures_exports_and_commands_agree(name: str, tmp_path: Path) -> None:
-    kafkasniff("export", capture(name), "-o", tmp_path / "out")
-    assert run([str(tmp_path / "out")], only=["undecoded-traffic"]).visible == visible(name)
-    shown = [
-        json.loads(kafkasniff(command, "--format", "json", capture(name)).text)["visibility"]
-        for command in ("check", "stats")
-    ]
-    assert shown == [msgspec.to_builtins(visible(name))] * 2
 
 
 def test_requests_beyond_the_bound_are_not_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,21 +76,6 @@ def at(place: str) -> Wanted:
     return Wanted.parse(None, place, None)
 
 
-def test_from_the_producer_to_the_commit(tmp_path: Path) -> None:
-    way = one(
-        tmp_path,
-        [produce(1, 0, 17), fetch(1, 0.5, 17), commit(1, 1, 17), commit(2, 2, 18), commit(3, 3, 19)],
-        [produced(1, 0), fetched(1, 0.75, 17)],
-    )
-    assert (way.topic, way.partition, way.offset, way.key, way.value_bytes) == ("orders", 0, 17, b"k", 5)
-    assert kinds(way) == ["produced", "acknowledged", "delivered", "committed"]
-    assert [(step.after, step.delay_us) for step in way.steps] == [
-        *((None, None), (0, 5_000), (1, 745_000), (2, 1_250_000)),
-    ]
-    assert [step.offset for step in way.steps] == [None, 17, None, 18]
-    assert (way.unknown, states(way)) == ([], {"g": "committed"})
-
-
 def test_a_refused_commit_and_one_before_the_delivery_do_not_count(tmp_path: Path) -> None:
     rows = [produce(1, 0, 17), fetch(1, 0.5, 17), commit(1, 0.6, 18), commit(2, 2, 18, error_code=25)]
     way = one(tmp_path, rows, [produced(1, 0), fetched(1, 0.75, 17)])
@@ -131,31 +116,6 @@ def test_a_retry_that_was_written_twice(tmp_path: Path, place: int) -> None:
     assert one(tmp_path / "offset", exchanges, records, at(f"orders-0@{place}")) == ways[place - 7]
 
 
-def test_other_content_at_the_same_sequence_is_another_record(tmp_path: Path) -> None:
-    """A producer that gave a batch up uses its sequence for the next one."""
-    exchanges = [produce(1, 0), produce(2, 1, 17)]
-    records = [produced(1, 0, value=b"lost", **IDEMPOTENT), produced(2, 1, **IDEMPOTENT)]
-    ways = followed(tmp_path, exchanges, records).ways
-    assert [(way.offset, kinds(way)) for way in ways] == [(None, ["produced"]), (17, ["produced", "acknowledged"])]
-    assert ways[0].unknown == ["response", "offset", "delivery"]
-
-
-def test_an_acknowledgement_without_an_offset(tmp_path: Path) -> None:
-    """A broker that no longer knows the offset of a batch that it has already."""
-    exchanges = [produce(1, 0), produce(2, 1, -1), fetch(1, 2, 17)]
-    records = [produced(number, number - 1, **IDEMPOTENT) for number in (1, 2)] + [fetched(1, 2, 17, **IDEMPOTENT)]
-    way = one(tmp_path, exchanges, records)
-    assert (way.offset, kinds(way)) == (17, ["produced", "produced", "acknowledged", "delivered"])
-    assert (way.steps[2].offset, way.unknown) == (None, [])
-
-
-def test_a_later_request_is_not_what_was_delivered_before(tmp_path: Path) -> None:
-    exchanges = [produce(1, 2, status="no_response", acks=0), fetch(1, 1, 3)]
-    ways = followed(tmp_path, exchanges, [produced(1, 2), fetched(1, 1, 3)]).ways
-    assert [(way.offset, kinds(way)) for way in ways] == [(3, ["delivered"]), (None, ["produced"])]
-    assert ways[0].unknown == ["producer"]
-
-
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_the_offset_in_a_batch_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Counted over the batches of the partition: old producers send several."""
@@ -192,60 +152,6 @@ def test_who_did_not_get_it(tmp_path: Path) -> None:
     assert way.unknown == ["delivery"]
 
 
-def test_followers_and_deliveries_that_are_repeated(tmp_path: Path) -> None:
-    exchanges = [
-        produce(1, 0, 17),
-        fetch(1, 0.5, 17, "broker-2-fetcher-0"),
-        fetch(2, 1, 17),
-        fetch(3, 2, 17),
-        fetch(4, 3, 17, "alone"),
-        commit(1, 4, 17),
-    ]
-    records = [produced(1, 0), *(fetched(number, 0.5 * number, 17) for number in (1, 2, 3, 4))]
-    way = one(tmp_path, exchanges, records)
-    assert kinds(way) == ["produced", "acknowledged", "replicated", "delivered", "redelivered", "delivered"]
-    assert [step.after for step in way.steps] == [None, 0, 1, 1, 3, 1]
-    assert {(one.group_id, one.client_id): one.deliveries for one in way.consumers} == {
-        ("g", None): 2,
-        (None, "alone"): 1,
-    }
-
-
-def transactional(folder: Path, *rows: Row, control: str | None = None, end: bool | None = None) -> RecordWay:
-    batch = {"producer_id": 7, "producer_epoch": 1, "sequence": 0, "transactional": True}
-    exchanges = [produce(1, 0, 17), fetch(1, 3, 17), *rows]
-    if end is not None:
-        body = {"transactional_id": "t", "producer_id": 7, "producer_epoch": 1, "committed": end}
-        exchanges.append(exchange("EndTxn", 1, exchange_id=9, request_body=body))
-    records = [produced(1, 0, **batch), fetched(1, 3, 17, **batch)]
-    if control is not None:
-        marker = {**batch, "sequence": -1, "key": b"\0\0\0\1"}
-        records += [
-            fetched(1, 3, 19, **{**marker, "control": control}),
-            fetched(1, 3, 25, **{**marker, "control": "ABORT"}),
-        ]
-    return one(folder, exchanges, records)
-
-
-def test_how_a_transaction_ends(tmp_path: Path) -> None:
-    way = transactional(tmp_path / "both", control="COMMIT", end=True)
-    assert kinds(way) == ["produced", "acknowledged", "transaction-committed", "delivered"]
-    assert (way.outcome, way.marker_offset, way.unknown) == ("committed", 19, [])
-    way = transactional(tmp_path / "end", end=False)
-    assert (way.outcome, way.marker_offset, kinds(way)[2]) == ("aborted", None, "transaction-aborted")
-    way = transactional(tmp_path / "marker", control="ABORT")
-    assert (way.outcome, way.marker_offset, "transaction-aborted" in kinds(way)) == ("aborted", 19, False)
-    assert transactional(tmp_path / "open").unknown == ["outcome"]
-    other = {"transactional_id": "t", "producer_id": 7, "producer_epoch": 2, "committed": True}
-    refused = {**other, "producer_epoch": 1}
-    ends = [
-        exchange("EndTxn", 1, request_body=other),
-        exchange("EndTxn", 1, request_body=refused, error_code=47),
-        exchange("EndTxn", 1, request_body="[1"),
-    ]
-    assert transactional(tmp_path / "others", *ends).unknown == ["outcome"]
-
-
 def share(number: int, at: float, api: str, request: Row, response: Row) -> Row:
     part = {"partition_index": 0}
     topic = {"topic_id": "T"}
@@ -255,35 +161,6 @@ def share(number: int, at: float, api: str, request: Row, response: Row) -> Row:
         request_body={"topics": [{**topic, "partitions": [{**part, **request}]}]},
         response_body={"responses": [{**topic, "partitions": [{**part, **response}]}]},
     )  # fmt: skip
-
-
-def test_share_groups(tmp_path: Path) -> None:
-    def acknowledged(first: int, *types: int) -> Row:
-        last = first + max(len(types), 2) - 1
-        batches = [{"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}]
-        return {"acknowledgement_batches": batches}
-
-    def acquired(count: int, first: int = 17) -> Row:
-        return {"acquired_records": [{"first_offset": first, "last_offset": first, "delivery_count": count}]}
-
-    way = one(
-        tmp_path,
-        [
-            produce(1, 0, 17),
-            share(1, 1, "ShareFetch", {}, acquired(1)),
-            share(2, 2, "ShareAcknowledge", acknowledged(16, 1, 2), {}),
-            share(3, 3, "ShareFetch", {}, acquired(1, 18)),
-            share(4, 4, "ShareFetch", acknowledged(16, 1), {**acquired(2), "acknowledge_error_code": 121}),
-            share(5, 5, "ShareAcknowledge", acknowledged(17, 1), {"error_code": 121}),
-            share(6, 6, "ShareAcknowledge", acknowledged(17, 1), {}),
-        ],
-        [produced(1, 0), *(fetched(number, number, 17, "ShareFetch") for number in (1, 3, 4))],
-    )
-    assert [(step.kind, step.exchange_id) for step in way.steps[2:]] == [
-        *(("delivered", 1), ("released", 2), ("redelivered", 4), ("accepted", 6)),
-    ]
-    assert [step.deliveries for step in way.steps] == [None, None, 1, None, 2, None]
-    assert [(one.group_id, one.state, one.deliveries) for one in way.consumers] == [("workers", "settled", 2)]
 
 
 @pytest.mark.parametrize("name", ["connection_id", "exchange_id", "offset", "time"])
@@ -348,16 +225,6 @@ def test_what_is_asked() -> None:
         Wanted.parse("hex:0", None, None)
     with pytest.raises(UsageError, match="--topic does not apply"):
         Wanted.parse(None, "o-0@1", None, ("o",))
-
-
-def test_a_client_in_several_groups(tmp_path: Path) -> None:
-    """Its deliveries belong to either of them."""
-    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
-    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
-    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
-        ("delivered", None, None),
-        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
-    ]
 
 
 def test_an_export_without_records(tmp_path: Path) -> None:

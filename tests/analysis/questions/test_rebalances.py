@@ -73,50 +73,6 @@ def test_joins_leaves_and_losses() -> None:
     assert pick(found, "time", "duration_us")[1:4] == [(moment(2), 401_000), (moment(4), 501_000), (moment(5), 500_000)]
 
 
-def test_a_member_that_requests_a_rebalance() -> None:
-    rows = [
-        join(1, "a", 1, ["a"]),
-        join(2, "a", 2, ["a"], reason="cached metadata has changed"),
-        join(3, "a", 3, ["a"]),
-        join(4, "a", 4, ["a"], reason="group is already rebalancing"),
-    ]
-    causes = [row["cause"] for row in answers("rebalances", rows)]
-    assert causes == [
-        "id-a joined",
-        "id-a: cached metadata has changed",
-        "members joined again",
-        "members joined again",
-    ]
-
-
-def test_a_capture_that_begins_in_the_middle() -> None:
-    found = answers("rebalances", [join(1, "a", 7, ["a", "b"]), leave(2, "b")])
-    assert pick(found, *TOLD) == [
-        (7, 2, [], [], [], "the previous generation was not captured"),
-        (None, 1, [], ["b"], [], "id-b left"),
-    ]
-
-
-def test_a_member_that_is_unknown_to_the_group() -> None:
-    rows = [join(1, "a", 1, ["a"]), group("Heartbeat", 2, "a", {}, {}, error_code=25)]
-    assert pick(answers("rebalances", rows), "generation", "lost", "cause")[1] == (
-        None,
-        ["a"],
-        "id-a gone without leaving",
-    )
-
-
-def test_a_leave_that_ends_another_members_wait() -> None:
-    """Because of the leave, the coordinator answers the join, and only then the leave."""
-    rows = [
-        join(1, "b", 1),
-        join(1, "a", 1, ["a", "b"]),
-        join(5, "a", 2, ["a"], duration_us=1_010_000),
-        leave(6, "b") | {"duration_us": 50_000},
-    ]
-    assert pick(answers("rebalances", rows), "generation", "left", "lost") == [(1, [], []), (2, ["b"], [])]
-
-
 def test_a_static_member_stays_the_same() -> None:
     rows = [
         join(1, "a-1", 1, ["a-1"], instance="a"),
@@ -134,12 +90,6 @@ def test_a_static_member_stays_the_same() -> None:
         (3, 2, [], [], []),
         (4, 1, [], ["b-2"], []),
     ]
-
-
-def test_without_bodies_syncs_separate_the_joins() -> None:
-    rows = [join(1, "a", 1), sync(1.1, "a", 1), join(2, "b", 2), join(2.1, "a", 2), sync(2.2, "a", 2)]
-    bare = [row | {"request_body": None, "response_body": None} for row in rows]
-    assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
 
 
 def event(api: str, request: Any = None, response: Any = None, **values: Any) -> Event | None:

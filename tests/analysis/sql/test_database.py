@@ -157,34 +157,6 @@ def test_views_of_a_schema_have_the_rows_of_a_table(schema: str, view: str, code
         assert (view in database.schema_views) == (view == "kafka")
 
 
-def test_states_of_connections_as_in_zeek(tmp_path: Path) -> None:
-    """By the definition of conn_state in Zeek's base/protocols/conn."""
-    states = {
-        ("unanswered", None, None): "S0",
-        ("refused", "broker", "rst"): "REJ",
-        ("answered", "client", "fin"): "SF",
-        ("answered", "client", "rst"): "RSTO",
-        ("answered", "broker", "rst"): "RSTR",
-        ("answered", None, None): "S1",
-        (None, "client", "fin"): "OTH",
-    }
-    names = ("opening", "ended_by", "ended_with")
-    nothing = dict.fromkeys(TABLES["transport"].names)
-    rows = [
-        {**nothing, "connection_id": number, "time": 10**15, "time_ns": 10**18, **dict(zip(names, one, strict=True))}
-        for number, one in enumerate(states)
-    ]
-    export = Export.open(str(write_export(tmp_path / "out", exchanges=[], connections=[], transport=rows)))
-    with Database(SqlLimits(str(tmp_path)), schema="zeek") as database:
-        found = rows_of(database, "SELECT conn_state, uid FROM conn ORDER BY uid", export)
-    assert [row["conn_state"] for row in found] == list(states.values())
-
-
-def test_a_value_that_cannot_be_computed(export: Export, database: Database) -> None:
-    with pytest.raises(UsageError, match="SQL: Could not convert string 'Fetch' to INT32"):
-        rows_of(database, "SELECT api::INT FROM exchanges", export)
-
-
 def test_nothing_can_be_unlocked(export: Export, database: Database) -> None:
     rows_of(database, "SELECT 1 AS one", export)
     for setting in ("enable_external_access = true", "lock_configuration = false", "memory_limit = '1TB'"):

@@ -1,4 +1,4 @@
-"""The explorer as a whole: its colours, its picture in the documents, exports."""
+"""The explorer as a whole: its colours, its picture in the documents, panes, exports, a lost terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import html
 import io
 import os
 import re
+from collections.abc import Iterator
 
 import pytest
 from rich.color import ColorType
@@ -14,9 +15,11 @@ from textual.pilot import Pilot
 
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
+from kafkasniff.browse.screen import row_pane
 from kafkasniff.browse.screen.app import Explorer, LosableTerminal
-from kafkasniff.browse.screen.body_tree import BytesPane
-from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
+from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
+from kafkasniff.browse.screen.overview import OverviewScreen, ReportPane
+from kafkasniff.browse.screen.row_pane import PaneSearch
 from tests.browse.opened import exported
 from tests.browse.screen.driving import ERRORS, drive, listed, open_error, press, said, settled, status
 from tests.choice import one_in
@@ -94,7 +97,7 @@ def test_an_export() -> None:
         await pilot.press("2")
         await settled(app, pilot)
         lines = [one.text for one in app.screen.query_one(ReportPane).lines]
-        assert lines == command("stats", "-q", folder, width=79).lines
+        assert lines == command("stats", "-q", folder, width=78).lines
         await pilot.press("escape", "w", *"x.jsonl", "enter")
         await pilot.pause()
         assert "only captures can be written" in said(app)
@@ -102,35 +105,111 @@ def test_an_export() -> None:
     drive(steps, app=Explorer(reading, title="export", commands=Commands(exports=(folder,))))
 
 
-def test_header_hints_and_matches() -> None:
-    """A range of bars becomes a filter, hints follow the focus, and records that the filter selects are marked."""
+def label(tree: BodyTree) -> str:
+    """What the cursor is on."""
+    return str(tree.cursor_node.label)
 
+
+async def opened(app: Explorer, pilot: Pilot[None]) -> tuple[BodyTree, BytesPane]:
+    """The exchange in tree and bytes; the tree has the focus."""
+    await open_error(app, pilot, "MESSAGE_TOO_LARGE")
+    await press(app, pilot, "x")
+    return app.query_one(BodyTree), app.query_one(BytesPane)
+
+
+def marked(pane: BytesPane) -> str:
+    return "\n".join(pane.rows.rows[row].text for row in pane._marked)
+
+
+def styled(pane: BytesPane, line: int) -> str:
+    """The text of a line that is marked."""
+    strip = pane.render_line(line - pane.scroll_offset.y)
+    return "".join(one.text for one in strip if one.style is not None and one.style.underline)
+
+
+def test_the_field_of_the_tree_is_marked_in_the_bytes_and_back() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        header = app.query_one("#header", Histogram)
-        assert header.brush is not None
-        rows = [listed(app).index.row(place) for place in range(len(listed(app).index))]
-        assert sum(one.exchanges for one in header.brush.bins) == len(rows)
-        assert sum(one.errors for one in header.brush.bins) == sum(bool(row.error) for row in rows) > 0
-        assert "Enter bodies" in str(app._hint.render())
-        await pilot.press("shift+tab")
-        assert app.focused is header
-        assert "Space begin a range" in str(app._hint.render())
-        await press(app, pilot, "space", "l", "enter")
-        assert app._expression.startswith("time >= ")
-        assert 0 < len(listed(app).index) < len(rows)
-        await press(app, pilot, "slash", "ctrl+u", *'record.key == "t2"', "enter")
-        await press(app, pilot, "G", "enter")
-        assert app._detail.field is not None
-        table, wanted = app._detail.record_table, app._detail.field
-        assert wanted.path.endswith("records[0]")
-        # A low screen shows the panes instead of the header.
-        assert not header.display
-        await press(app, pilot, "r")
-        assert table.field == wanted
-        assert [row.record["key"] for row in table.rows if (row.message, row.path) in table._marked] == [b"t2"]
-        assert [bool(table.drawn(row).style) for row in range(4)] == [False, False, True, False]
+        tree, pane = await opened(app, pilot)
+        await pilot.press(*"jjjjj")
+        assert label(tree) == "acks: -1 (ALL)"
+        assert marked(pane).endswith("acks: -1 (ALL)")
+        assert styled(pane, pane.cursor) == "ff ff.."
+        await pilot.press(*"jjljljjj")
+        assert label(tree) == "partition_data [1]"
+        await pilot.press("h", "h")
+        assert label(tree) == "[0]"
+        assert "topic_data[0].topic_id" in marked(pane).splitlines()[0]
+        assert len(marked(pane).splitlines()) > 20
+        # A byte selects its field: the last one of the response, and those before it.
+        await pilot.press("tab")
+        assert app.focused is pane
+        for keys, wanted in (
+            ("Gk", "throttle_time_ms: 0"),
+            ("kkkk", "record_errors: []"),
+            ("h", "log_start_offset: -1"),
+            ("hhhhhhhh", "log_append_time_ms: -1"),
+            ("l", "log_start_offset: -1"),
+        ):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert label(tree) == wanted, keys
+        assert marked(pane).startswith("002d  ff ff ff ff ff ff ff ff")
+        line = next(line for line, row in enumerate(pane.rows.rows) if row.path == "client_id")
+        await pilot.press("g", "space")
+        assert pane.cursor == pane.size.height - 1 - pane.TITLES, "a page"
+        pane.move_to(line)
+        await pilot.pause()
+        for column, byte in ((6, 0), (6 + 3 * 4 + 1, 4), (6 + 25 + 5, 5)):
+            # One line of border.
+            await pilot.click(BytesPane, offset=(column, line + 1 - pane.scroll_offset.y))
+            assert (pane.cursor, pane._byte) == (line, byte)
+        # The header is not in the tree: its message is.
+        assert label(tree).startswith("request · ")
 
-    drive(steps, ROOT / "captures" / "java-group-share.pcap")
+    drive(steps, size=(100, 60))
+
+
+# Search
+
+
+class Words:
+    """A pane to search: a text in each place."""
+
+    def __init__(self, *words: str, cursor: int = 0) -> None:
+        self.words = words
+        self.cursor = cursor
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        return iter(enumerate(self.words))
+
+    def here(self) -> int:
+        return self.cursor
+
+    def go(self, place: int) -> None:
+        self.cursor = place
+
+
+def search(words: Words, text: str) -> PaneSearch:
+    found = PaneSearch(words, text)
+    found.run(lambda: False)
+    return found
+
+
+@pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])
+def test_a_search_is_bounded(count: int, matches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_pane, "MAX_EXAMINED", 3 * row_pane.PLACE_COST)
+    asked = []
+
+    class Endless(Words):
+        def texts(self) -> Iterator[tuple[int, str]]:
+            for place in range(count if count == 3 else 1_000_000):
+                asked.append(place)
+                yield place, "a"
+
+    assert search(Endless(), "a").step(1) == matches
+    assert len(asked) == count
+    long = Words("b" * row_pane.MAX_EXAMINED, "a")
+    assert search(long, "a").step(1) == "not found; the rest was not searched"
 
 
 class Terminal(io.StringIO):

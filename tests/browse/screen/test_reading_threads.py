@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reading import FIRST_RECORDS, CaptureReading
+from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
 from kafkasniff.errors import CaptureError
 from kafkasniff.filters.expression import parse_filter
@@ -45,21 +44,6 @@ def screen() -> Screen:
 
 def threads_of(screen: Screen) -> ReadingThreads:
     return ReadingThreads(screen, CaptureReading((str(ERRORS),), dict))
-
-
-def test_an_exchange_is_decoded_once(screen: Screen) -> None:
-    threads = threads_of(screen)
-    index = threads.begin(None)
-    screen.wait()
-    assert (len(index), threads.state, threads.is_broken) == (49, "", False)
-    used: list[Any] = []
-    for more, started in [(False, 1), (False, 0), (True, 1)]:
-        before = len(screen.threads)
-        threads.decode(index, index.row(7), used.append, more=more)
-        assert len(screen.threads) == before + started
-        screen.wait()
-    assert {one.exchange_id for one in used} == {index.row(7).exchange_id}
-    assert (len(used), threads.most) == (3, 10 * FIRST_RECORDS)
 
 
 def test_only_the_last_exchange_is_used(screen: Screen) -> None:
@@ -112,15 +96,3 @@ def test_errors_are_shown(screen: Screen) -> None:
     threads.begin(None)
     screen.wait()
     assert "none\\x0a.pcap: cannot be opened" in threads.state
-
-
-def test_growth_is_shown_until_all_is_listed(screen: Screen) -> None:
-    threads = threads_of(screen)
-    index = ExchangeIndex()
-    threads._reading.growing = SimpleNamespace(state="live, 1.0 MB")
-    threads.show_growth(index, is_paused=True)
-    assert threads.state == "paused, live, 1.0 MB"
-    index.is_complete = True
-    threads.state = ""
-    threads.show_growth(index, is_paused=False)
-    assert threads.state == ""

@@ -13,9 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.live import confinement, privileges
-from kafkasniff.capture.live.confinement import PARTS, unreadable
-from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, CAP_SETUID, Identity, acting_as, effective, mask
+from kafkasniff.capture.live import privileges
+from kafkasniff.capture.live.privileges import (
+    CAP_DAC_OVERRIDE,
+    CAP_SETUID,
+    PARTS,
+    Identity,
+    acting_as,
+    effective,
+    mask,
+    unreadable,
+)
 from tests.conftest import ROOT, missing
 
 PROGRAM = """

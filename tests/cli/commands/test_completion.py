@@ -98,40 +98,9 @@ def test_the_scripts_in_the_wheel(shell: str) -> None:
 
 # -- in real shells --------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which `kafkasniff` runs this checkout."""
-    folder = tmp_path_factory.mktemp("bin")
-    path = folder / "kafkasniff"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kafkasniff "$@"\n')
-    path.chmod(0o755)
-    return {
-        **os.environ,
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(folder),
-    }
-
-
-def said(shell: list[str], script: str, environment: dict[str, str], folder: Path) -> list[str]:
-    done = subprocess.run(
-        [*shell, "-c", script],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.stdout.splitlines()
-
-
-@pytest.mark.extended
-def test_bash(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
-    script = """
+IN_SHELLS = {
+    "bash --norc --noprofile": (
+        """
 eval "$(kafkasniff completion bash)"
 complete -p kafkasniff
 compopt() { echo compopt "$@"; }
@@ -139,37 +108,46 @@ ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _kafkasniff_com
 ask kafkasniff decode --api Pro
 echo "${COMPREPLY[@]}"
 ask kafkasniff decode cap
-"""
-    reported = said([require_tool("bash"), "--norc", "--noprofile"], script, program, tmp_path)
-    assert reported == ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"]
-
-
-@pytest.mark.extended
-def test_zsh_finds_an_installed_script(
-    program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path
-) -> None:
-    """It is an autoloaded function that compinit finds by its name and first line."""
-    (tmp_path / "_kafkasniff").write_text((ROOT / "docs" / "completion" / "kafkasniff.zsh").read_text())
-    script = f"""
-fpath=({tmp_path} $fpath)
+""",
+        ["complete -o nosort -F _kafkasniff_completion kafkasniff", "Produce", "compopt -o default"],
+    ),
+    # An autoloaded function that compinit finds by its name and first line.
+    "zsh -f": (
+        """
+kafkasniff completion zsh > _kafkasniff
+fpath=($PWD $fpath)
 autoload -Uz compinit && compinit -D -u
 print $_comps[kafkasniff]
-_describe() {{ print -l -- $completions_with_descriptions }}
+_describe() { print -l -- ${completions_with_descriptions%%:*} }
 words=(kafkasniff diff --min-ch) CURRENT=3
 _kafkasniff
-"""
-    found = said([require_tool("zsh"), "-f"], script, program, tmp_path)
-    assert found[0] == "_kafkasniff"
-    assert found[1].startswith("--min-change:Report numbers")
+""",
+        ["_kafkasniff", "--min-change"],
+    ),
+    "fish --no-config": (
+        """
+kafkasniff completion fish | source
+touch capture.pcap
+complete -C 'kafkasniff decode --api Pro' | string replace -r '\\t.*' ''
+complete -C 'kafkasniff stats capt' | string replace -r '\\t.*' ''
+""",
+        ["Produce", "capture.pcap"],
+    ),
+}
 
 
 @pytest.mark.extended
-def test_fish(program: dict[str, str], require_tool: Callable[[str], str], tmp_path: Path) -> None:
-    (tmp_path / "capture.pcap").touch()
-    script = """
-kafkasniff completion fish | source
-complete -C 'kafkasniff decode --api Pro'
-complete -C 'kafkasniff stats capt'
-"""
-    reported = said([require_tool("fish"), "--no-config"], script, program, tmp_path)
-    assert [line.partition("\t")[0] for line in reported] == ["Produce", "capture.pcap"]
+@pytest.mark.parametrize("shell", IN_SHELLS)
+def test_shells(shell: str, require_tool: Callable[[str], str], tmp_path: Path) -> None:
+    name, *options = shell.split()
+    script, expected = IN_SHELLS[shell]
+    program = tmp_path / "bin" / "kafkasniff"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kafkasniff "$@"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": "."}
+    done = subprocess.run(
+        [require_tool(name), *options, "-c", script], env={**os.environ, **environment}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert (done.stderr, done.stdout.splitlines()) == ("", expected)

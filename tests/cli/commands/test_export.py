@@ -123,18 +123,3 @@ def test_a_signal_ends_all_processes(tmp_path: Path) -> None:
     finally:
         os.close(hold)
     assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_compaction(capture: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    kafkasniff("export", capture, "-q", "-o", out)
-    result = kafkasniff("export", "--compact", "-o", out)
-    assert (result.code, result.out) == (0, b"")
-    assert "1 file of" in result.err
-    assert "became 1 of" in result.err
-    assert "nothing to do" in kafkasniff("export", "--compact", "-o", out).err
-    rows = manifest(out)["tables"]["exchanges"]["rows"]
-    assert "removed 20" in kafkasniff("export", "--compact", "--keep", "1d", "-o", out).err
-    assert manifest(out)["tables"]["exchanges"]["rows"] < rows
-    again = kafkasniff("export", capture, "-o", out)
-    assert "nothing to do" in again.err, "its captures are not read again"

@@ -85,7 +85,7 @@ def test_every_version_that_kafka_writes(tshark: Callable[..., list[list[str]]],
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("capture", shipped_captures()[::4], ids=lambda path: path.stem)
+@pytest.mark.parametrize("capture", shipped_captures()[::8], ids=lambda path: path.stem)
 def test_captures_have_the_same_messages(capture: Path, tshark: Callable[..., list[list[str]]]) -> None:
     lines = kafkasniff("decode", "-q", "--json", "--no-records", capture).objects
     ours = Counter(str(one["correlation_id"]) for one in lines if one["type"] in ("request", "response"))

@@ -12,9 +12,6 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from tests.cli.console import Result, kafkasniff
-from tests.conftest import ROOT
-from tests.craft.read import read_packets
-from tests.craft.write import write_rotated
 from tests.tables.exports.exported import manifest, rows
 
 RECORDS = "request.topic_data.partition_data.records.batches.records.key == 'key-0'"
@@ -67,18 +64,6 @@ def test_expressions_and_short_forms_agree(
     assert decode(capture, "--filter", expression) == decode(capture, *short) == expected != set()
 
 
-def test_times(capture: Path) -> None:
-    everything = kafkasniff("decode", "-q", "--format", "json", capture).objects
-    requests = {line["exchange"]: line["time"] for line in everything if line["type"] == "request"}
-    middle = everything[20]["time"]
-    before, after = (
-        {number for number, _ in decode(capture, *one)} for one in (("--until", middle), ("--since", middle))
-    )
-    assert before == {number for number, time in requests.items() if time <= middle}
-    assert before | after == {*requests}
-    assert kafkasniff("decode", "--since", "+10m", capture).code == Exit.NOTHING
-
-
 def test_all_filters_must_match(capture: Path) -> None:
     produced, first = decode(capture, "--filter", "api == 0"), decode(capture, "--filter", "exchange < 12")
     both = decode(capture, "--filter", "api == 0", "--filter", "exchange < 12")
@@ -127,26 +112,3 @@ def test_numbers_and_keys_of_exported_rows_lead_to_each_other(capture: Path, tmp
     for wrong in ("1/", "/2", "1/2/3", "1/-2", "x/2"):
         refused = kafkasniff("decode", f"--exchange={wrong}", capture)
         assert (refused.code, "is not a number, nor CONNECTION_ID/EXCHANGE_ID" in refused.err) == (Exit.USAGE, True)
-
-
-def test_keys_of_several_runs_lead_to_the_exchanges_of_their_captures(tmp_path: Path) -> None:
-    captures = write_rotated(tmp_path, read_packets(ROOT / "captures" / "java-errors.pcap"), 2)
-    for one in captures:
-        assert kafkasniff("export", "-q", "-o", tmp_path / "tables", one).code == 0
-    found = rows(tmp_path / "tables", "exchanges")
-    first = {row["connection_id"] for row in found if row["capture"] == str(captures[0])}
-    spans = [row for row in found if row["capture"] == str(captures[1]) and row["connection_id"] in first]
-    for row in (found[0], spans[-1]):
-        key = f"{row['connection_id']}/{row['exchange_id']}"
-        lines = kafkasniff("decode", "-q", "--format", "json", "--exchange", key, *captures).objects
-        assert {(line["api"], line["correlation_id"]) for line in lines} == {(row["api"], row["correlation_id"])}
-
-
-def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: Path) -> None:
-    options: tuple[Any, ...] = ("export", "-q", "--filter", RECORDS, capture)
-    refused = kafkasniff(*options, "-o", tmp_path / "no")
-    assert (refused.code, "--records" in refused.err) == (Exit.USAGE, True)
-    assert kafkasniff(*options, "-o", tmp_path / "yes", "--records").code == 0
-    found = rows(tmp_path / "yes", "exchanges")
-    assert len(found) == len({exchange for exchange, _ in decode(capture, "--filter", RECORDS)}) > 0
-    assert all('"key":"key-0"' in row["request_body"] for row in found)

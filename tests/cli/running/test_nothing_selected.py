@@ -9,7 +9,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import nothing_selected
-from kafkasniff.model import Summary
+from kafkasniff.model import Exchange
+from tests.choice import one_in
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
 
@@ -54,6 +55,40 @@ def test_every_command(name: str, capture: Path) -> None:
     assert (something.code, something.err) == (Exit.OK, "")
 
 
+NOTHING = (
+    *("topic == 'order'", "error == 'LEADER_NOT_AVAILABLE'", "client_id == 'nobody'", "latency_ms > 100s"),
+    *("host == '1.2.3.4'", "broker == '1.2.3.4'", "client == '1.2.3.4'", "group_id == 'none'", "api == 'Vote'"),
+    *("topic == 'orders' and acks == 7", "partition > 999 or record_count > 99999", "status == 'orphan'"),
+    *("record.key == 'nobody' and has topic", "acks == 7 or record.value contains 'nothing'"),
+)
+
+
+@pytest.mark.parametrize(
+    "path", ["java-0.11.pcap", pytest.param("java-4.4-streams-group.pcap", marks=pytest.mark.extended)]
+)
+def test_columns_say_the_same_as_messages(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    take = nothing_selected.Held._exchange
+
+    def counted(held: nothing_selected.Held, exchange: Exchange) -> None:
+        taken.append(exchange)
+        take(held, exchange)
+
+    monkeypatch.setattr(nothing_selected.Held, "_exchange", counted)
+
+    def lines() -> list[str]:
+        taken.clear()
+        return [
+            kafkasniff("decode", "-q", "--filter", one, "--port", 9092, ROOT / "captures" / path).err
+            for one in one_in(4, NOTHING)
+        ]
+
+    by_columns, few = lines(), len(taken)
+    monkeypatch.setattr(nothing_selected.Held, "has_columns", False)
+    assert by_columns == lines()
+    assert few < len(taken) / 2
+
+
 def test_findings_decide_without_filters() -> None:
     """Traffic that cannot be decoded is a finding; --fail-on and --skip can accept it."""
     path = FAULTS / "tls-without-keys.pcap"
@@ -73,11 +108,6 @@ def test_a_broken_capture_may_hold_more(tmp_path: Path) -> None:
     path.write_bytes(SEVERAL.read_bytes()[:-7])
     for name in COMMANDS:
         assert run(name, "--topic", "nosuch", path).code == Exit.BROKEN, name
-
-
-def test_both_sides_of_a_comparison(capture: Path) -> None:
-    line = said(kafkasniff("diff", "-q", "--topic", "öre", capture, SEVERAL))
-    assert line.startswith(f"{SEVERAL}: no exchange matches topic öre; topics: ")
 
 
 @pytest.mark.extended
@@ -109,17 +139,3 @@ def test_bounds(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(nothing_selected, "MAX_VALUES", 1)
     line = said(kafkasniff("stats", "-q", "--topic", "nosuch", capture))
     assert "topics: orders; there are more" in line
-
-
-@pytest.mark.parametrize(
-    ("summary", "shown", "expected"),
-    [
-        (Summary(), None, "no packets arrived"),
-        (Summary(packets=3), None, "no Kafka messages arrived"),
-        (Summary(packets=3, requests=1), 0, "no message matched the filters"),
-        (Summary(packets=3, requests=1), 1, None),
-        (Summary(packets=3, responses=1), None, None),
-    ],
-)
-def test_the_end_of_a_live_capture(summary: Summary, shown: int | None, expected: str | None) -> None:
-    assert nothing_selected.end_without_messages(summary, shown) == expected

@@ -67,16 +67,6 @@ def traced(tmp_path: Path) -> Path:
     return write_pcap(tmp_path / "traced.pcap", talk.packets)
 
 
-def test_links(traced: Path) -> None:
-    with receiving() as receiver:
-        assert export(receiver, "-q", traced) == (0, "")
-    (span,) = receiver.spans
-    (link,) = span.links
-    assert (link.trace_id.hex(), link.span_id.hex()) == (TRACE, SPAN)
-    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
-    assert b"hidden" not in receiver.requests[0].SerializeToString()
-
-
 @pytest.mark.parametrize("option", one_in(2, ["--hash-payload", "--no-payload"]))
 def test_hidden_payload_has_no_links(option: str, traced: Path) -> None:
     with receiving() as receiver:

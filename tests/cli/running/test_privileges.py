@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from kafkasniff.capture.live.privileges import Identity
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import privileges
 from kafkasniff.cli.running.privileges import Rights, take_rights
-from kafkasniff.errors import MissingPartError, OutputError, UsageError
+from kafkasniff.errors import MissingPartError, UsageError
 from tests.cli.console import environment
 
 NOBODY = Identity(65534, 65534, (65534,), "nobody")
@@ -137,23 +136,9 @@ def test_what_is_refused(machine: Machine, there: dict[str, Any], asked: dict[st
         taken(**asked)
 
 
-def test_a_named_user_is_tried(machine: Machine) -> None:
-    machine.others = False
-    assert taken("alice").suffix == " as alice"
-    assert given_up(taken(own=False), machine) == [], "a process that is not its own keeps what it has"
-
-
 def said(world: Environment) -> str:
     text: str = world.stderr.getvalue()  # type: ignore[attr-defined]  # a StringIO in tests
     return text
-
-
-def test_others_drop_their_capabilities_and_warn_of_nothing(machine: Machine) -> None:
-    machine.root = False
-    world, rights = environment(), taken()
-    rights.settle(world, ["/srv"], [4317])
-    assert said(world) == ""
-    assert given_up(rights, machine) == [("become", None, 0), ("confine", ["/srv"], [4317])]
 
 
 @pytest.mark.parametrize(
@@ -183,45 +168,3 @@ def test_root_keeps_only_the_capability_that_its_files_need(
     assert given_up(rights, machine)[0] == ("become", None, capability)
     with rights.acting():
         assert machine.done[-1] == ("lowered", capability)
-
-
-@pytest.mark.parametrize(
-    ("rights", "acting", "opening"),
-    [
-        (lambda: Rights(NOBODY, drops=True, opens=True), [("as", "nobody"), ("back",)], []),
-        (lambda: Rights(ALICE, drops=True), [("as", "alice"), ("back",)], [("as", "alice"), ("back",)]),
-        (Rights, [], []),
-    ],
-)
-def test_whose_files_are_made(
-    machine: Machine, rights: Callable[[], Rights], acting: list[Any], opening: list[Any]
-) -> None:
-    """Files that are opened once are root's if root named no user: others may share `nobody`."""
-    one = rights()
-    with one.acting():
-        pass
-    assert machine.done == acting
-    machine.done.clear()
-    with one.opening():
-        pass
-    assert machine.done == opening
-
-
-def test_advice_for_files_that_the_user_may_not_write() -> None:
-    for rights, cause, advises in (
-        (Rights(ALICE), PermissionError(), True),
-        (Rights(ALICE), FileNotFoundError(), False),
-        (Rights(), PermissionError(), False),
-    ):
-        with pytest.raises(OutputError) as found, rights.explained():
-            raise OutputError("cannot write out") from cause
-        assert str(found.value).startswith("cannot write out")
-        assert ("alice, as whom live continues, needs the right to write there" in str(found.value)) == advises
-        assert found.value.__cause__ is cause
-
-
-def test_folders_that_root_may_write_without_capabilities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privileges, "ROOT", os.getuid())
-    assert privileges._may_write(str(tmp_path / "new" / "folder")), "its nearest folder that exists decides"
-    monkeypatch.setattr(privileges, "ROOT", os.getuid() + 1)
-    assert not privileges._may_write(str(tmp_path)), "files in a folder of others need a capability"

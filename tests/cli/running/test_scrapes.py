@@ -1,4 +1,4 @@
-"""The server of metrics, and who may read them: tokens, certificates, and pages of a browser."""
+"""Scrapes of metrics: deadlines and bounds; who may read them: tokens, certificates, and pages of a browser."""
 
 from __future__ import annotations
 
@@ -23,37 +23,14 @@ from cryptography.hazmat.primitives.serialization import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkasniff.cli.running import scrapes
-from kafkasniff.cli.running.scrapes import (
-    LOCAL_ADDRESS,
-    MAX_TOKEN,
-    guarded,
-    listening,
-    parse_address,
-    read_token,
-    tls_context,
-)
-from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.cli.running.scrapes import LOCAL_ADDRESS, MAX_TOKEN, guarded, listening, read_token, tls_context
+from kafkasniff.errors import UsageError
 from kafkasniff.live.metrics import Metrics
 from tests.conftest import missing
 from tests.live.scenes import Scene, Talk
 from tests.tls.endpoints import certificate
 
 PATIENCE = 60
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        (":9308", "127.0.0.1", 9308),
-        ("9308", "127.0.0.1", 9308),
-        ("127.0.0.1:9308", "127.0.0.1", 9308),
-        ("0.0.0.0:1", "0.0.0.0", 1),
-        ("[::1]:9308", "::1", 9308),
-        ("localhost:0", "localhost", 0),
-    ],
-)
-def test_addresses(text: str, host: str, port: int) -> None:
-    assert parse_address(text) == (host, port)
 
 
 @contextlib.contextmanager
@@ -93,13 +70,6 @@ def test_a_scrape(address: str) -> None:
         assert text.endswith("# EOF\n")
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((host, port), timeout=30)
-
-
-def test_an_address_in_use() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f":{other.getsockname()[1]}"
-        with pytest.raises(OutputError, match="cannot listen on"), serving(Metrics(), address):
-            pytest.fail("listens twice")
 
 
 def asked(place: tuple[str, int], **headers: str) -> tuple[int, dict[str, str], str]:

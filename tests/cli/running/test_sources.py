@@ -10,7 +10,6 @@ import pytest
 from kafkasniff import read
 from kafkasniff.analysis.detectors.registry import run
 from kafkasniff.capture.timeline.locations import divided
-from kafkasniff.cli.running.sources import Sources
 from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.export_manifest import is_export
 from tests.cli.console import kafkasniff
@@ -66,20 +65,3 @@ def test_requirements_of_an_export_folder(
     assert is_export(tmp_path) is expected
     assert not is_export(tmp_path / "none")
     assert not is_export("-")
-
-
-@pytest.mark.parametrize(
-    ("named", "captures", "exports", "heading"),
-    [
-        (["a.pcap"], 1, 0, "a.pcap"),
-        # One folder of many captures.
-        (["folder"], 56, 0, "folder"),
-        (["a", "b\x1b", "c"], 2, 1, "a, b\\x1b, c"),
-        (["a", "b", "c", "d"], 4, 0, "4 captures"),
-        (["a", "b", "c", "d"], 1_056, 1, "1,056 captures and 1 export"),
-        (["a", "b", "c", "d"], 0, 4, "4 exports"),
-    ],
-)
-def test_headings(named: list[str], captures: int, exports: int, heading: str) -> None:
-    found = Sources(("a",) * captures, ("b",) * exports)
-    assert found.heading(named) == heading

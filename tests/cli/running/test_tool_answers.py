@@ -10,7 +10,6 @@ import pytest
 
 from kafkasniff.cli.running import tool_answers
 from kafkasniff.cli.running.tool_answers import AnswerError, ToolAnswers
-from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 CODECS = str(ROOT / "captures" / "librdkafka-codecs.pcap")
@@ -21,15 +20,6 @@ SASL = str(ROOT / "captures" / "java-sasl.pcap")
 def answers() -> Iterator[ToolAnswers]:
     with ToolAnswers([CODECS, SASL], [], [], payload=False) as found:
         yield found
-
-
-@pytest.mark.extended
-def test_an_answer_is_that_of_the_command(answers: ToolAnswers) -> None:
-    wanted = kafkasniff("stats", "--quiet", "--format", "json", "--filter", 'api == "Fetch"', CODECS)
-    assert answers.overview('api == "Fetch"', CODECS) == wanted.text
-    rows = [json.loads(line) for line in answers.exchanges("exchange < 4", "exchange,api", 2).splitlines()]
-    assert rows == [{"exchange": 1, "api": "ApiVersions"}, {"exchange": 2, "api": "Metadata"}]
-    assert "no exchange matches api Vote" in answers.exchanges('api == "Vote"', source=CODECS)
 
 
 @pytest.mark.extended

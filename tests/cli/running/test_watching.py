@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -13,15 +14,17 @@ import termios
 import threading
 import time
 import urllib.request
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
+from kafkasniff.cli.running.top import MAX_SAID, TopView, keys_of
 from kafkasniff.live.findings import BEHIND
 from tests.cli.console import Result, kafkasniff
 from tests.cli.person import PATIENCE, Person
@@ -228,25 +231,6 @@ def until_spans(receiver: Receiver) -> None:
 
 
 @pytest.mark.extended
-def test_spans_beside_messages(wire: Wire) -> None:
-    with receiving() as receiver:
-        waiting = threading.Thread(target=lambda: (until_spans(receiver), wire.stop()))
-        waiting.start()
-        result = kafkasniff("live", "-i", "eth0", "--otlp", receiver.url)
-        waiting.join(PATIENCE)
-        spans, metrics = Counter(span.name for span in receiver.spans), receiver.metrics
-    assert result.code == 0
-    assert "Produce" in result.text
-    total = sum(spans.values())
-    assert spans["Produce orders"] == 12
-    assert f", {total} spans sent" in result.err
-    points = metrics["kafkasniff.requests"].sum.data_points
-    counts = {attributes(point)["messaging.operation.name"]: point.as_int for point in points}
-    assert counts["Produce"] == 12
-    assert sum(counts.values()) == total
-
-
-@pytest.mark.extended
 @pytest.mark.root
 @pytest.mark.parametrize("signum", [None, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
@@ -290,3 +274,70 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
     assert spans["Produce orders"] == "NOT_LEADER_OR_FOLLOWER"
     assert termios.tcgetattr(person.program) == person.before
     assert b"Traceback" not in person.seen
+
+
+@dataclasses.dataclass
+class View:
+    top: TopView
+    environment: Environment
+    err: io.StringIO
+    stopped: threading.Event
+
+
+@pytest.fixture
+def view(person: Person) -> Iterator[View]:
+    """The view in a person's terminal."""
+    err, stopped = io.StringIO(), threading.Event()
+    with (
+        open(os.dup(person.program), "rb", buffering=0) as stdin,
+        open(os.dup(person.program), "wb", buffering=0) as stdout,
+    ):
+        given = {"stdin": stdin, "stdout": stdout, "stderr": err, "environ": {"TERM": "xterm"}}
+        world = Environment(stdin_tty=True, stdout_tty=True, **given)
+        yield View(TopView(world, stopped.set), world, err, stopped)
+
+
+def test_the_terminal_hangs_up(view: View, person: Person) -> None:
+    with view.top:
+        view.top._keyboard.gone = True
+        os.write(person.end, b"x")
+        assert view.stopped.wait(PATIENCE)
+
+
+def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:
+    with view.top:
+        for number in range(MAX_SAID + 5):
+            view.environment.say(f"notice {number}")
+        assert view.err.getvalue() == ""
+    lines = view.err.getvalue().splitlines()
+    assert len(lines) == MAX_SAID
+    assert lines[-1].endswith(f"notice {MAX_SAID + 4}")
+    assert view.environment.stderr is view.err
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"q", ["q"]),
+        (b"12+ ", ["1", "2", "+", " "]),
+        (b"\x1b[A\x1bOB", ["up", "down"]),
+        (b"\x1b[C\x1b[D\x1b[Z\t", ["right", "left", "backtab", "tab"]),
+        (b"\x1b[5~\x1b[6~\x1b[H\x1b[F", ["pageup", "pagedown", "home", "end"]),
+        (b"\r\n", ["enter", "enter"]),
+        (b"\x1b", ["escape"]),
+        (b"\x1bq", ["escape", "q"]),
+        (b"\x7f\x08", ["backspace", "backspace"]),
+        (b"\x1b[1;5Aq", ["q"]),  # Ctrl-Up is not bound, and its last byte is not a key
+        (b"\x1b[", []),
+        (b"\xc3\xa9\x00\x01", []),
+        (b"", []),
+    ],
+)
+def test_keys(data: bytes, keys: list[str]) -> None:
+    assert keys_of(data) == keys
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_as_keys(data: bytes) -> None:
+    assert all(key and key.isprintable() for key in keys_of(data))
+    assert len(keys_of(data)) <= len(data)

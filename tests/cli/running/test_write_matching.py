@@ -43,26 +43,6 @@ def test_the_connections_of_selected_messages(capture: Path, tmp_path: Path) -> 
     assert [one.name for one in tmp_path.iterdir()] == [out.name]
 
 
-def test_without_filters_all_kafka_connections(capture: Path, tmp_path: Path) -> None:
-    out = tmp_path / "all.pcap"
-    quiet = kafkasniff("decode", "-q", "--write-matching", out, capture)
-    assert (quiet.code, quiet.out, quiet.err) == (0, b"", "")
-    assert decoded(out) == decoded(capture)
-    assert out.read_bytes()[:4] == b"\x4d\x3c\xb2\xa1"  # pcap, nanoseconds
-    lines = tmp_path / "lines.txt"
-    assert kafkasniff("decode", "-q", "-o", lines, "--write-matching", out, capture).code == 0
-    assert lines.read_bytes() == kafkasniff("decode", "-q", capture).out
-
-
-def test_nothing_selected(capture: Path, tmp_path: Path) -> None:
-    for name in ("none.pcapng", "none.pcap"):
-        out = tmp_path / name
-        result = kafkasniff("decode", "--topic", "no-such-topic", "--write-matching", out, capture)
-        assert result.code == Exit.NOTHING
-        assert result.err.startswith(f"kafkasniff: 0 packets of 0 connections in {out}: ")
-        assert kafkasniff("decode", "-q", out).err == "kafkasniff: no Kafka messages: the captures have no packets\n"
-
-
 def test_an_existing_file_is_replaced_as_a_whole(capture: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
     out.write_bytes(b"before")

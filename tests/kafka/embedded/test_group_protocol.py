@@ -178,26 +178,6 @@ def test_messages_of_members(vector: dict[str, Any]) -> None:
 # Invalid input.
 
 
-def test_newer_versions() -> None:
-    """They are read as the newest known one, and may have more bytes; others may not."""
-    reported = context()
-    found = metadata(b"\0\x09" + ORDERS[2:] + bytes(4) + bytes(4) + b"\xff\xff" + b"more", CONSUMER, reported, "here")
-    assert found is not None
-    assert (found["version"], found["value"]["topics"], reported.problems) == (9, ["orders"], [])
-    assert metadata(ORDERS + b"xyz", CONSUMER, reported, "here") is not None
-    (problem,) = reported.problems
-    assert (problem.kind, "3 surplus bytes" in problem.detail) == ("group-protocol", True)
-    # User data of Kafka Streams.
-    streams = [one for one in GROUP_VECTORS if (one["protocol"], one["kind"]) == ("stream", "assignment")]
-    told = next(one for one in streams if one["told"]["user_data"]["version"] == 7)
-    data = base64.b64decode(told["bytes"])
-    place = data.index((7).to_bytes(4, "big") + (11).to_bytes(4, "big"))
-    newer = data[:place] + (99).to_bytes(4, "big") + data[place + 4 :]
-    found = assignment(newer, GroupProtocol("consumer", "stream"), context(), "here")
-    assert found is not None
-    assert (found["value"]["_user_data"]["format"], found["value"]["_user_data"]["version"]) == ("stream", 99)
-
-
 # Bytes of other clients: fields are missing at the end, and their groups work.
 
 
@@ -277,35 +257,6 @@ def test_the_type_is_remembered_on_the_connection() -> None:
     answer = {"assignment": ORDERS_0}
     sync_group_response(answer, 0, context(memory, sync.carry))
     assert answer["_assignment"]["version"] == 0
-
-
-def test_the_message_takes_precedence_over_the_memory() -> None:
-    memory = ConnectionMemory()
-    join_group_request(join("connect"), 5, context(memory))
-    body = {
-        "group_id": "g",
-        "protocol_type": "consumer",
-        "protocol_name": "range",
-        "assignments": [],
-        "assignment": ORDERS_0,
-    }
-    request = context(memory)
-    sync_group_request(body, 5, request)
-    assert request.carry == CONSUMER
-    sync_group_response(body, 5, context(memory, GroupProtocol("connect", None)))
-    assert body["_assignment"]["format"] == "consumer"
-
-
-def test_other_types_are_left_alone() -> None:
-    memory = ConnectionMemory()
-    request = context(memory)
-    body = join("sr")
-    join_group_request(body, 5, request)
-    assert "_metadata" not in body["protocols"][0]
-    sync = {"group_id": "g", "assignments": [{"assignment": ORDERS_0}]}
-    sync_group_request(sync, 0, context(memory))
-    assert "_assignment" not in sync["assignments"][0]
-    assert request.problems == []
 
 
 @pytest.mark.parametrize(

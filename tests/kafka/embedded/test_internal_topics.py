@@ -86,11 +86,6 @@ def test_records_that_kafkas_classes_wrote(kind: str) -> None:
     assert seen == {name for name, found in data_definitions().items() if found.kind == kind}
 
 
-def test_a_record_of_tiered_storage_without_a_value() -> None:
-    (record,), problems = interpreted("__remote_log_metadata", (None, None))
-    assert ("_value" in record, len(problems)) == (False, 1)
-
-
 SUBSCRIPTION = int16(1) + struct.pack(">ih6sii", 1, 6, b"orders", -1, 0)
 ASSIGNMENT = int16(0) + struct.pack(">ih6siii", 1, 6, b"orders", 1, 7, -1)
 
@@ -124,18 +119,6 @@ def test_embedded_messages_of_members() -> None:
         (record,), problems = interpreted("__consumer_offsets", group_metadata(kind, b"junk", b"junk"))
         assert problems == []
         assert "_subscription" not in record["_value"]["value"]["members"][0]
-
-
-def test_a_member_with_the_classic_protocol_in_a_newer_group() -> None:
-    value = int16(0) + b"\x00\x00" + b"\x02a" + b"\x02h" + b"\x01" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
-    protocols = b"\x02" + b"\x06range" + bytes([len(SUBSCRIPTION) + 1]) + SUBSCRIPTION + b"\x00"
-    tagged = b"\x01" + struct.pack(">i", 45_000) + protocols + b"\x00"
-    value += b"\x01\x00" + bytes([len(tagged)]) + tagged
-    key = int16(5) + int16(1) + b"g" + int16(1) + b"m"
-    (record,), problems = interpreted("__consumer_offsets", (key, value))
-    assert problems == []
-    (offered,) = record["_value"]["value"]["classic_member_metadata"]["supported_protocols"]
-    assert offered["_metadata"]["value"]["topics"] == ["orders"]
 
 
 KEY = int16(0) + int16(2) + b"tx"
@@ -355,31 +338,6 @@ def test_marks_of_bytes_that_may_hold_metadata() -> None:
         *((12, "request", 0, set()), (9999, "request", 0, set())),
     ):
         assert set(secret_marks(key, direction, version)) == marks
-
-
-def test_how_far_records_are_decoded() -> None:
-    metadata, other = fetch_response(log(TOPIC)), fetch_response(log(TOPIC), topic=OTHER_ID)
-    snapshot = snapshot_response(log(TOPIC))
-
-    def has_records(data: bytes, records: Any, key: int = 1) -> bool:
-        found = fetched(data, 17 if key == 1 else 0, DecodeOptions(records=records), key=key)[1]
-        return "records" in found["batches"][0]
-
-    assert [has_records(metadata, mode) for mode in ("full", "metadata", "batches")] == [True, True, False]
-    assert [has_records(other, mode) for mode in ("full", "metadata", "batches")] == [True, False, False]
-    assert [has_records(snapshot, mode, 59) for mode in ("full", "metadata", "batches")] == [True, True, False]
-    for data, key in ((metadata, 1), (snapshot, 59)):
-        assert fetched(data, 17 if key == 1 else 0, DecodeOptions(records="skip"), key=key)[1] is None
-    # Read twice, reported once: problems and errors do not double.
-    broken = fetch_response(log(b"", TOPIC))
-    whole, again = (fetched(broken, 17, DecodeOptions(records=mode))[0] for mode in ("full", "metadata"))
-    assert whole == again
-    cut = broken[:-2]
-    whole, again = (
-        decode_response(cut, 0, len(cut), 1, 17, DecodeOptions(records=mode), cut=True) for mode in ("full", "metadata")
-    )
-    assert whole == again
-    assert [problem.kind for problem in whole.problems] == ["internal-record", "body-truncated"][::-1]
 
 
 def test_a_batch_that_cannot_be_decompressed_or_read_shows_nothing() -> None:

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from kafkasniff.kafka.embedded.sasl_messages import (
     MAX_MESSAGE,
     describe_message,
-    handshake_request,
-    handshake_response,
 )
 from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.schema.context import ConnectionMemory, DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.context import ConnectionMemory, DecodeOptions
 from kafkasniff.model import Direction
 
 # RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.
@@ -149,22 +147,6 @@ def test_odd_errors_of_oauthbearer(data: bytes) -> None:
 
 
 # The mechanism.
-
-
-def test_the_mechanism_is_that_of_the_last_handshake_that_was_not_refused() -> None:
-    memory = ConnectionMemory()
-    request = DecodeContext(DecodeOptions(), 0, memory)
-    handshake_request({"mechanism": "PLAIN"}, 1, request)
-    assert memory.sasl_mechanism == "PLAIN"
-    handshake_response({"error_code": 0}, 1, DecodeContext(DecodeOptions(), 0, memory, request.carry))
-    assert memory.sasl_mechanism == "PLAIN"
-    handshake_response({"error_code": 33}, 1, DecodeContext(DecodeOptions(), 0, memory, "SCRAM-SHA-256"))
-    assert memory.sasl_mechanism == "PLAIN"
-    handshake_response({"error_code": 33}, 1, DecodeContext(DecodeOptions(), 0, memory, request.carry))
-    assert memory.sasl_mechanism is None
-    handshake_request({"mechanism": b"\xff"}, 1, request)
-    handshake_request({}, 1, request)
-    assert memory.sasl_mechanism is None
 
 
 @pytest.mark.parametrize("show", [False, True])

@@ -186,15 +186,3 @@ def test_principals_of_other_builders(principal: bytes | None) -> None:
     decoded, body = opened(enclosed(delete_topics(), principal))
     assert "_request_principal" not in body
     assert decoded.problems == ()
-
-
-def test_addresses() -> None:
-    for address, reported in (
-        (bytes(15) + b"\x01", "::1"),
-        (b"\x20\x01\x0d\xb8" + bytes(11) + b"\x05", "2001:db8::5"),
-        (b"", None),
-        (b"abc", None),
-    ):
-        _, body = opened(enclosed(delete_topics(), address=address))
-        assert body.get("_client_host_address") == reported
-        assert body["client_host_address"] == address

@@ -11,47 +11,13 @@ from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.messages.message import (
     MAX_HEADER_TAGS,
     Decoded,
-    RequestHeader,
     decode_request,
     decode_response,
     read_tags,
     request_header,
 )
-from kafkasniff.kafka.messages.message_plan import VERSION_MARGIN
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeOptions
-from tests.craft import kafka_bytes
 from tests.craft.kafka_bytes import unsigned_varint
-
-
-def test_request_header_refuses_what_cannot_be_one() -> None:
-    good = request(18, 2, b"", tags=b"")
-    assert request_header(good, 0, len(good)) == RequestHeader(18, 2, 7, "app", 13)
-    assert request_header(b"xx" + good + b"yy", 2, 2 + len(good)) == RequestHeader(18, 2, 7, "app", 13)
-    # ControlledShutdown 0 has no client id.
-    assert request_header(struct.pack(">hhi", 7, 0, 5), 0, 8) == RequestHeader(7, 0, 5, None, 8)
-    for bad in (
-        struct.pack(">hhih", -1, 0, 1, -1),
-        struct.pack(">hhih", 18, -1, 1, -1),
-        struct.pack(">hhih", 18, 5 + VERSION_MARGIN + 1, 1, -1) + b"\x00",
-        struct.pack(">hhih", 18, 0, 1, -2),
-        struct.pack(">hhih", 18, 0, 1, 1),
-        struct.pack(">hhih", 18, 3, 1, -1),
-        struct.pack(">hhihB", 18, 3, 1, -1, 1),
-        struct.pack(">hhihBBB", 18, 3, 1, -1, 1, 0, 200),
-    ):
-        assert request_header(bad, 0, len(bad)) is None
-
-
-def test_strict_request_header() -> None:
-    newer = struct.pack(">hhihB", 18, 6, 1, -1, 0)
-    assert request_header(newer, 0, len(newer)) is not None
-    assert request_header(newer, 0, len(newer), strict=True) is None
-    unknown = struct.pack(">hhih", 4242, 0, 1, -1)
-    assert request_header(unknown, 0, len(unknown)) is not None
-    assert request_header(unknown, 0, len(unknown), strict=True) is None
-    unprintable = request(18, 2, b"", client=b"a\x00", tags=b"")
-    assert request_header(unprintable, 0, len(unprintable)) is not None
-    assert request_header(unprintable, 0, len(unprintable), strict=True) is None
 
 
 def test_tag_sections_are_bounded() -> None:
@@ -87,13 +53,6 @@ def kinds(decoded: Decoded) -> list[str]:
 
 
 # Headers
-
-
-def test_controlled_shutdown_0_has_no_client_id() -> None:
-    decoded = whole_request(struct.pack(">hhii", 7, 0, 5, 1001))
-    assert decoded.header == {"request_api_key": 7, "request_api_version": 0, "correlation_id": 5}
-    assert decoded.body == {"broker_id": 1001}
-    assert decoded.problems == ()
 
 
 def test_header_cut() -> None:
@@ -157,14 +116,6 @@ def test_refused_api_versions_is_read_as_version_0(
         assert decoded.raw == (data[4:] if more is None else None)
 
 
-def test_refusal_in_the_version_asked_for() -> None:
-    """With a flexible body, but no tag section in the header."""
-    decoded = whole_response(struct.pack(">ihB", 7, 35, 1) + struct.pack(">i", 0) + b"\x00", 18, 3)
-    assert (decoded.header, decoded.body_version, decoded.problems) == ({"correlation_id": 7}, None, ())
-    assert decoded.body == {"error_code": 35, "api_keys": [], "throttle_time_ms": 0}
-    assert whole_response(V0_REFUSAL, 18, 0).body_version is None
-
-
 # Bodies that are slightly wrong
 
 
@@ -211,42 +162,8 @@ def test_odd_bodies(key: int, version: int, data: bytes, body: dict[str, Any], p
     assert (decoded.raw is None) is (not problems or problems[0][0] != "body-truncated")
 
 
-LEADER = struct.pack(">ii", 3, 4)
-
-
 def unknown(*tags: tuple[int, str]) -> dict[str, Any]:
     return {"_unknown_tags": [{"tag": tag, "base64": content} for tag, content in tags]}
-
-
-@pytest.mark.parametrize(
-    ("tags", "fields", "problems"),
-    [
-        # A known tag is present only if it was sent.
-        (b"\x00", {}, []),
-        (b"\x01\x00\x09" + LEADER + b"\x00", {"current_leader": {"leader_id": 3, "leader_epoch": 4}}, []),
-        # Its size disagrees with its field: reading continues after the declared size.
-        (b"\x01\x00\x0b" + LEADER + b"\x00zz", {"current_leader": {"leader_id": 3, "leader_epoch": 4}},
-         ["tag-size-mismatch"]),
-        (b"\x01\x00\x05" + LEADER[:4] + b"\x00", unknown((0, "AAAAAwA=")), ["tag-size-mismatch"]),
-        (b"\x02\x09\x01a\x07\x01b", unknown((9, "YQ=="), (7, "Yg==")), ["tags-not-ascending"]),
-        (b"\x02\x09\x00\x09\x00", unknown((9, ""), (9, "")), ["tags-not-ascending"]),
-    ],
-)  # fmt: skip
-def test_tags_of_a_struct(tags: bytes, fields: dict[str, Any], problems: list[str]) -> None:
-    decoded = produce_response(tags)
-    assert decoded.body is not None
-    partition = decoded.body["responses"][0]["partition_responses"][0]
-    assert {name: value for name, value in partition.items() if name in {"current_leader", "_unknown_tags"}} == fields
-    assert kinds(decoded) == problems
-    assert decoded.body["throttle_time_ms"] == 0
-
-
-def produce_response(tags: bytes) -> Decoded:
-    """A Produce response v10 with these `tags` in its partition (count included)."""
-    partition = struct.pack(">ihqqq", 0, 0, 1, -1, 0) + b"\x01" + b"\x00" + tags
-    return whole_response(
-        b"\x00\x00\x00\x01\x00" + b"\x02\x02t\x02" + partition + b"\x00" + b"\x00\x00\x00\x00\x00", 0, 10
-    )
 
 
 @pytest.mark.parametrize(
@@ -339,13 +256,3 @@ def test_problems_of_a_message_are_bounded_and_its_end_is_reported() -> None:
     body = struct.pack(">i", 1001) + (struct.pack(">h", 2) + b"\xff\xff") * 1000 + b"\x00\x02\xff"
     decoded = whole_request(request(3, 0, body, tags=b""))
     assert kinds(decoded) == ["string-not-utf8"] * MAX_PROBLEMS + ["body-truncated", "more-problems"]
-
-
-def test_a_produce_request_has_no_cut_batches() -> None:
-    batch = kafka_bytes.record_batch([kafka_bytes.record(0, b"k", b"v")])
-    for extra, kinds in ((b"", []), (batch[:-1], ["records-truncated"])):
-        frame = kafka_bytes.produce_request(1, "topic", batch + extra)
-        decoded = decode_request(frame, 4, len(frame))
-        assert [problem.kind for problem in decoded.problems] == kinds
-        assert decoded.body is not None
-        assert decoded.body["topic_data"][0]["partition_data"][0]["records"]["truncated_bytes"] == len(extra)

@@ -7,13 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.messages.plausibility import (
-    LARGE,
-    LARGE_BEFORE_AUTHENTICATION,
-    MAX_REFUSAL_NS,
-    MAX_WAIT_NS,
-    refusal,
-)
+from kafkasniff.kafka.messages.plausibility import LARGE, LARGE_BEFORE_AUTHENTICATION, refusal
 from kafkasniff.model import Message, Problem
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
@@ -210,16 +204,6 @@ def test_closed_within_a_large_request(before: Callable[[], Conversation], size:
         assert "socket.request.max.bytes" in found[0][1]
 
 
-def test_a_request_above_the_bound() -> None:
-    size = 157_286_400
-    talk = opened()
-    talk.send("client", kb.int32(size) + kb.produce_request(9, "orders", bytes(2000))[4:])
-    out = inspect(closed(talk, "rst").packets)
-    kinds = {one.kind: one.detail for one in out if isinstance(one, Problem)}
-    assert "impossible size: 157,286,400 bytes, and at most 104,857,600 are read" in kinds["frame-size"]
-    assert f"a request of {size:,} bytes" in kinds["connection-rejected"]
-
-
 @pytest.mark.parametrize("head", [b"pass", b"\xff\xfe\xfd\xfc", b"    "])
 def test_an_invalid_size_is_not_shown(head: bytes) -> None:
     talk = opened()
@@ -238,28 +222,6 @@ def test_a_client_without_tls_at_a_listener_with(sizes: int | list[int]) -> None
     assert f"{CLIENT_SIZE:,}" in detail
 
 
-def test_a_client_at_a_web_server() -> None:
-    talk = asked(HELLO)
-    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    ((kind, detail),) = reported(closed(talk))
-    assert kind == "answer-not-kafka"
-    assert "HTTP" in detail
-    assert "1,213,486,160" in detail  # what Kafka's clients log
-    other = asked(HELLO)
-    other.send("broker", b"\xffwho are you?")
-    assert reported(closed(other)) == [], "nothing well-known"
-
-
-def test_a_browser_at_a_broker() -> None:
-    talk = begun()
-    talk.exchange(b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", b"")
-    ((kind, detail),) = reported(closed(talk), ports=[9092])
-    assert kind == "not-kafka"
-    assert "HTTP" in detail
-    assert "1,195,725,856" in detail  # what brokers log
-    assert reported(talk) == [], "some port that has nothing to do with Kafka"
-
-
 def unanswered(talk: Conversation) -> Conversation:
     return asked(kb.metadata_request(3, None), talk)
 
@@ -275,24 +237,6 @@ def test_connections_without_a_report() -> None:
         talk.close("client")
         assert reported(talk) == []
     assert reported(unanswered(greeted())) == []
-
-
-def test_connections_that_are_closed_late() -> None:
-    talk = unanswered(greeted())
-    talk.wait(MAX_REFUSAL_NS)
-    assert reported(closed(talk)) == []
-    for wait, said in ((MAX_WAIT_NS - 1_000_000, 1), (MAX_WAIT_NS, 0)):
-        talk = asked(HELLO)
-        talk.wait(wait)
-        assert len(reported(closed(talk))) == said
-
-
-def test_the_first_end_counts() -> None:
-    """The client learns of it late, and responds even later."""
-    talk = unanswered(greeted())
-    fin = talk.close("broker")
-    late = [packet.but(time_ns=packet.time_ns + 60 * MAX_WAIT_NS) for packet in fin[1:]]
-    assert len(reported([*talk.packets[: -len(late)], *late])) == 1
 
 
 def test_connections_without_a_beginning() -> None:

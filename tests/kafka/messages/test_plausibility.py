@@ -14,7 +14,6 @@ from kafkasniff.kafka.messages.plausibility import (
     MAX_VERSION,
     has_request_form,
     is_answer,
-    is_likely_request,
     judge_request,
     may_begin_request,
 )
@@ -60,16 +59,6 @@ def test_oddities() -> None:
     assert judged(int16(999) + METADATA[2:], strict=False) == "no"
 
 
-def test_a_likely_request_has_a_client_id_or_a_body() -> None:
-    named, nameless = (int16(3) + int16(1) + int32(7) + string(name) for name in ("client", None))
-    for data, likely in (
-        *((named + b"\xff" * 9, True), (named, True), (nameless + int32(-1), True)),
-        *((nameless + int32(1) + string("orders") + b"\0", True), (nameless + b"\x7f" * 9, False), (bytes(40), False)),
-        (int16(0) + int16(3) + int32(0) + string(None) + bytes(40), False),
-    ):
-        assert is_likely_request(data, 0, len(data)) is likely, data
-
-
 def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
     # RFC 2743: a tag, the length, and the mechanism's name.
     token = bytes.fromhex("60 0d 06 09 2a 86 48 86 f7 12 01 02 02 01 00")
@@ -96,17 +85,6 @@ def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
 def test_the_form_of_a_header(key: int, version: int, length: int, has_form: bool) -> None:
     data = int16(key) + int16(version) + int32(9) + int16(length) + b"id"
     assert has_request_form(data, len(data)) is has_form
-
-
-def test_the_form_of_a_client_id() -> None:
-    head = int16(3) + int16(1) + int32(9)
-    for text, has_form in (("ключ".encode(), True), (b"a\x00b", False), (b"\xff", True), (b"a\nb", False)):
-        data = head + int16(len(text)) + text
-        assert has_request_form(data, len(data)) is has_form, text
-    # Cut off within a character.
-    cut = head + int16(8) + "ключ".encode()[:3]
-    assert has_request_form(cut, len(cut) + 5)
-    assert not has_request_form(head, 40)
 
 
 @given(st.binary(max_size=60), st.booleans())

@@ -1,4 +1,4 @@
-"""Record batches of magic 2: round trips, other encoders, and everything that can be wrong with one."""
+"""Record batches: round trips, other encoders, and everything that can be wrong with one, record by record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.records import batches, record_sets
+from kafkasniff.kafka.records import batches, record_list, record_sets
 from kafkasniff.kafka.records.batches import MAX_NESTING
 from kafkasniff.kafka.records.compression import MAX_UNRATED
 from kafkasniff.kafka.records.record_list import control_record
@@ -31,8 +31,11 @@ from tests.kafka.records_craft import (
     kinds,
     message,
     record,
+    record_body,
+    sized,
     varint,
     wrapper,
+    zstd,
 )
 
 SIMPLE = [Record(index, index, b"key", b"value %d" % index) for index in range(3)]
@@ -135,12 +138,6 @@ def test_records_that_cannot_be_decompressed() -> None:
     assert [len(one["records"]) for one in out["batches"]] == [0, 3, 0]
 
 
-def test_bytes_after_compressed_records() -> None:
-    out, where = decode(batch(batch_of(SIMPLE, GZIP)[61:] + b"more", 3, attributes=GZIP))
-    assert kinds(where) == ["decompression-trailing"]
-    assert len(out["batches"][0]["records"]) == 3
-
-
 @pytest.mark.parametrize(
     ("place", "wrong", "kind"),
     [
@@ -237,53 +234,10 @@ def test_odd_ones():
     assert reported(None, b"") == (None, ["control-record"])
 
 
-EARLY_LEADER_CHANGE = bytes.fromhex("00000002 03 00000001 00 00000002 00 03 00000001 00 00000002 00 00")
-"""Written by a controller of Kafka 2.8.1 (captures/kraft-2.8.pcap), in a record of type 3."""
-
-
-def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
-    voters = [{"voter_id": 1}, {"voter_id": 2}]
-    value = {"leader_id": 2, "voters": voters, "granting_voters": voters}
-    wanted = {"version": 0, "type": 3, "name": "LEADER_CHANGE", "value": value}
-    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE) == (wanted, [])
-    for end in range(len(EARLY_LEADER_CHANGE)):  # truncated records have no type
-        assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE[:end])[0]["name"] == "SNAPSHOT_HEADER"
-    assert reported(b"\0\0\0\3", EARLY_LEADER_CHANGE + b"\0")[0]["name"] == "SNAPSHOT_HEADER"
-    header = struct.pack(">hqb", 0, 1_700_000_000_000, 0)
-    assert reported(b"\0\0\0\3", header)[0]["value"] == {
-        "version": 0,
-        "last_contained_log_timestamp": 1_700_000_000_000,
-    }
-
-
-@pytest.mark.parametrize(
-    ("data", "crc"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        # RFC 3720, B.4, whose bytes are in the order of the wire.
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_known_sums(data: bytes, crc: int) -> None:
-    assert batches.crc32c(data) == crc
-    assert batches.crc32c(memoryview(b"x" + data)[1:]) == crc
-
-
 def test_a_package_without_that_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_EXTENSION", "crc32c._not_there")
     found = batches._load()
     assert found(b"123456789") == 0xE3069283
-
-
-LOG_APPEND = 8
-
-
-def offsets(out):
-    return [one["offset"] for found in out["batches"] for one in found["records"]]
 
 
 nullable_bytes = st.none() | st.binary(max_size=30)
@@ -308,35 +262,6 @@ def test_round_trip_of_a_message_set(sources, magic, codec, first):
     assert len(out["batches"]) == (len(sources) if codec == NONE else 1)
     assert sum(found["record_count"] for found in out["batches"]) == len(sources)
     assert all(found["crc_ok"] for found in out["batches"])
-
-
-def test_offsets_in_a_wrapper() -> None:
-    """Relative to its last one, with holes; some writers left the wrapper at 0. They stay 64-bit."""
-    for inner, outer, expected in (
-        ((0, 3, 9), 1009, [1000, 1003, 1009]),
-        ((0, 1, 2), 0, [0, 1, 2]),
-    ):
-        assert offsets(decode(wrapper(outer, [message(one, None, b"x") for one in inner]))[0]) == expected
-    far = [message(-(2**63), None, b"x"), message(-(2**63), None, b"y")]
-    assert all(-(2**63) <= offset < 2**63 for offset in offsets(decode(wrapper(2**63 - 1, far))[0]))
-
-
-def test_log_append_time_of_the_wrapper_holds_inside():
-    inner = [message(index, None, b"x", timestamp=5) for index in range(2)]
-    out, where = decode(wrapper(1, inner, attributes=LOG_APPEND, timestamp=99))
-    assert where.problems == []
-    assert [one["timestamp"] for one in out["batches"][0]["records"]] == [99, 99]
-    out, _ = decode(wrapper(1, inner, timestamp=99))
-    assert [one["timestamp"] for one in out["batches"][0]["records"]] == [5, 5]
-
-
-def test_nested_wrappers():
-    level = [message(0, None, b"a"), message(1, None, b"b")]
-    data = wrapper(51, [wrapper(1, level, LZ4), message(2, None, b"c"), wrapper(4, level, SNAPPY)])
-    out, where = decode(data)
-    assert where.problems == []
-    assert offsets(out) == [47, 48, 49, 50, 51]
-    assert [one["value"] for one in out["batches"][0]["records"]] == [b"a", b"b", b"c", b"a", b"b"]
 
 
 @pytest.mark.parametrize("depth", range(1, MAX_NESTING + 3))
@@ -448,3 +373,86 @@ def test_levels_share_the_bound_on_messages():
     assert kinds(where) == ["record-bound"]
     assert len(out["batches"][0]["records"]) < 4 * len(data)
     assert out["batches"][0]["record_count"] is None
+
+
+HEADER = varint(9) + b"\0\0\0\1\1" + varint(1)
+"""The beginning of a record of 9 bytes with one header."""
+MALFORMED = {
+    "inner length too long": (varint(len(record_body(SIMPLE[0])) + 1) + record_body(SIMPLE[0]) + b"\0", "surplus"),
+    "inner length too short": (varint(len(record_body(SIMPLE[0])) - 1) + record_body(SIMPLE[0]), "is truncated"),
+    "past the end": (varint(500) + record_body(SIMPLE[0]), "its length is 500"),
+    "negative length": (varint(-9) + bytes(40), "its length is -9"),
+    "no length": (b"\x00", "its length is 0"),
+    "key past the record": (varint(6) + b"\0\0\0" + varint(30) + b"\0\0" + bytes(60), "the key of 30 bytes"),
+    "key length -2": (varint(6) + b"\0\0\0" + varint(-2) + b"\0\0", "the key has the length -2"),
+    "value past the record": (varint(6) + b"\0\0\0\1" + varint(20) + b"\0" + bytes(60), "the value of 20 bytes"),
+    "value length -7": (varint(6) + b"\0\0\0\1" + varint(-7) + b"\0", "the value has the length -7"),
+    "headers that are not there": (varint(6) + b"\0\0\0\1\1" + varint(5), "5 headers, but 0 bytes are left"),
+    "-1 headers": (varint(6) + b"\0\0\0\1\1" + varint(-1), "-1 headers"),
+    "header key of length -1": (HEADER + b"\1\1\1", "the key of header 0 has the length -1"),
+    "header value of length -3": (HEADER + sized(b"k") + varint(-3), "the value of header 0 has the length -3"),
+    "header key past the record": (HEADER + varint(40) + b"\1" + bytes(80), "the key of header 0 of 40 bytes"),
+    "length without end": (b"\x80" * 5 + b"\0" * 20, "its length is a varint of more than 5 bytes"),
+    "timestamp without end": (varint(20) + b"\0" + b"\xff" * 10 + b"\0" * 9, "the timestamp delta is a varint of more"),
+    "cut in the length": (b"\x80", "its length is truncated"),
+    "too short for its fields": (varint(3) + b"\0\0\0", "the length of the key is truncated"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_record(name: str) -> None:
+    """The records before it are kept, nothing after it is read, and the next batch is."""
+    bad, detail = MALFORMED[name]
+    good = b"".join(map(record, SIMPLE[:2]))
+    for codec, after in ((NONE, b""), (NONE, batch_of(SIMPLE)), (LZ4, batch_of(SIMPLE))):
+        data = batch(COMPRESSORS[codec](good + bad), 3, attributes=codec)
+        out, where = decode(data + after)
+        (problem,) = where.problems
+        assert problem.kind == "record-malformed"
+        assert detail in problem.detail
+        assert "record 2 " in problem.detail
+        assert ("of the decompressed records" in problem.detail) is (codec == LZ4)
+        assert problem.offset == 0 if codec else 61 + len(good) <= problem.offset <= len(data)
+        values = [[one["value"] for one in found["records"]] for found in out["batches"]]
+        assert values == [[b"value 0", b"value 1"], [b"value 0", b"value 1", b"value 2"]][: len(values)]
+        assert len(values) == 1 + bool(after)
+
+
+def test_a_bomb_of_records(monkeypatch):
+    """A record without content takes seven bytes that compress to nothing: the number of records is bounded."""
+    monkeypatch.setattr(record_list, "MAX_RECORD_RATE", 1_000)
+    bomb = batch(zstd(record(Record(0, 0, None, None)) * 3_000), 3_000, attributes=ZSTD)
+    out, where = decode(bomb, max_records=1_000)
+    assert kinds(where) == ["record-bound"]
+    assert len(out["batches"][0]["records"]) == 1_000
+    out, where = decode(bomb * 2, max_records=1_000)
+    assert [len(found["records"]) for found in out["batches"]] == [1_000, 0]
+    out, where = decode(bomb, max_records=3_000)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 3_000
+
+
+def test_identical_records_are_bounded_by_the_bytes_on_the_wire():
+    """No writer produces them: it numbers its records, so they compress to 0.6 bytes each at best."""
+    alike = batch(zstd(record(Record(0, 0, None, None)) * 5_000), 5_000, attributes=ZSTD)
+    out, where = decode(alike + batch_of(SIMPLE))
+    assert len(alike) < 200
+    assert kinds(where) == ["record-bound"]
+    assert [len(found["records"]) for found in out["batches"]] == [4 * len(alike), len(SIMPLE)]
+    numbered = batch_of([Record(number, 0, None, None) for number in range(5_000)], ZSTD)
+    out, where = decode(numbered)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 5_000
+
+
+def test_identical_headers_are_bounded_by_the_bytes_on_the_wire():
+    body = b"\0\0\0\1\1" + varint(20_000) + b"\0\1" * 20_000
+    alike = batch(zstd(varint(len(body)) + body), 1, attributes=ZSTD)
+    out, where = decode(alike)
+    assert kinds(where) == ["record-bound"]
+    assert out["batches"][0]["records"] == []
+    headers = tuple((f"header-{number}", b"the same") for number in range(20))
+    honest = batch_of([Record(number, 0, None, b"v", headers) for number in range(2_000)], ZSTD)
+    out, where = decode(honest)
+    assert where.problems == []
+    assert len(out["batches"][0]["records"]) == 2_000

@@ -60,15 +60,6 @@ def test_every_end():
         assert where.problems == []
 
 
-def test_a_batch_with_a_wrong_crc_does_not_start_a_slice():
-    damaged = bytearray(LOG)
-    damaged[30] ^= 1
-    out, where = decode(bytes(damaged))
-    assert out["leading_bytes"] == BORDERS[1]
-    assert len(out["batches"]) == 4
-    assert where.problems == []
-
-
 def test_the_search_is_bounded(monkeypatch):
     monkeypatch.setattr(record_sets, "MAX_SEARCH", 1000)
     out, where = decode(bytes(2000) + LOG)
@@ -111,14 +102,6 @@ def test_batches_of_any_magic_are_located(parts, data):
     assert [magic for *_, magic in spans] == [parts[index][16] for index in range(len(whole))]
     assert rest == end - places[len(whole)]
     assert where.problems == []
-
-
-@pytest.mark.parametrize(("length", "reported"), [(13, True), (14, False), (1 << 30, False), ((1 << 30) + 1, True)])
-def test_a_length_without_a_magic(length, reported):
-    """12 to 16 bytes of a batch: enough for its length."""
-    where = context()
-    assert find_batches(bytes(8) + length.to_bytes(4, "big") + bytes(2), 0, 14, where) == ([], 14)
-    assert kinds(where) == (["batch-length"] if reported else [])
 
 
 VECTORS = {

@@ -8,7 +8,7 @@ import pytest
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.definition import MAX_DEPTH, EntityChoice, Versions
+from kafkasniff.kafka.schema.definition import MAX_DEPTH, Versions
 from kafkasniff.kafka.schema.definition_parser import parse_api, parse_data
 from kafkasniff.kafka.schema.schema import Schema
 
@@ -97,23 +97,6 @@ def test_a_message_nests_one_other_in_its_body() -> None:
     for fields in (f"  x  []{nesting}", f"  x  []\n    y  {nesting}", f"  x  {nesting}  y  {nesting}"):
         with pytest.raises(DefinitionError, match="nests at most one other"):
             parse_api(PATH, f"api 900 Sample   versions 0\n\nrequest headers 1:0\n{fields}\nresponse headers 0:0\n")
-
-
-def test_what_requests_are() -> None:
-    fields = "  kind  int8\n  x  []string  entity_by kind=0:group_id,2:topic_name\n"
-    text = f"api 900 Sample   versions 0\n{{}}\nrequest headers 1:0\n{fields}response headers 0:0\n"
-    plain, marked = (
-        parse_api(PATH, text.format("")),
-        parse_api(PATH, text.format("reports\nfrom_brokers\nadministers\n")),
-    )
-    assert (plain.reports, plain.from_brokers, plain.administers) == (False, False, False)
-    assert (marked.reports, marked.from_brokers, marked.administers) == (True, True, True)
-    assert plain.request.fields[1].entity_by == EntityChoice("kind", ((0, "group_id"), (2, "topic_name")))
-    with pytest.raises(DefinitionError, match="x needs an int8 field 'kind' next to it"):
-        parse_api(PATH, text.format("").replace("int8", "int16"))
-    for line in ("reports\nreports", "reports request", "from_brokers 1+"):
-        with pytest.raises(DefinitionError, match="unknown"):
-            parse_api(PATH, text.format(f"{line}\n"))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""What only the walker does: spans, and failures in detail. tests/native/test_bodies.py compares it with the kernel."""
+"""What only the walker does: spans, and failures in detail; programs that the kernel refuses."""
 
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from kafkasniff.kafka.schema.context import (
     DecodeOptions,
     Odd,
 )
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.walker import Span, walk
+from kafkasniff.native import kernel
 from tests.craft.kafka_bytes import unsigned_varint
 
 
@@ -142,19 +145,6 @@ def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, in
         assert [problem.kind for problem in context.problems] == ["struct-mark-odd"] * is_odd
 
 
-def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
-    text = "data Sample   kind file   versions 0   flexible 0+\n  it  {}  tag 0\n    code  error\n    name  string\n"
-    sample = schema(text)
-    # The error code is read, then the name does not fit: the bytes are kept, the error is not.
-    data = b"\x01\x00\x03" + b"\x00\x05" + b"\x7f"
-    context = DecodeContext(DecodeOptions())
-    result = sample.read(data, 0, len(data), context)
-    assert result.complete
-    assert result.body == {"_unknown_tags": [{"tag": 0, "base64": "AAV/"}]}
-    assert context.errors == []
-    assert [problem.kind for problem in context.problems] == ["tag-size-mismatch"]
-
-
 def spans_of(key: int, version: int, data: bytes) -> list[Span]:
     schema = request_plan(key, version).schema
     assert schema is not None
@@ -174,3 +164,29 @@ def test_strings_may_be_hidden_after_their_length() -> None:
         assert tags.content(data) == tags.start
     (span,) = spans_of(17, 1, b"\x00\x05PLAIN")
     assert (span.content(b"\x00\x05PLAIN"), span.end, span.value) == (2, 7, "PLAIN")
+
+
+def test_programs_that_are_damaged_are_refused() -> None:
+    """No index and no name of a program that is taken lies outside."""
+    check = kernel().check
+    found = api(0)
+    assert found is not None
+    program = program_of(found.request(9).root)
+    for cut in range(len(program)):
+        assert check(program[:cut], cut) == 0
+    head, op = 20, 28
+    for place, wrong in (
+        (0, 0),
+        (4, len(program) + 1),
+        (8, 0xFFFF),
+        (12, 8),
+        (head + op + 24, 0),
+        (head + op + 24, 0xFFFFFFFF),
+        (head + op + 8, 0xFFFFFFF0),
+        (head + op + 12, 0xFFFFFFF0),
+        (head + 4, 0xFFFF),
+        (head, 99),
+    ):
+        changed = bytearray(program)
+        changed[place : place + 4] = wrong.to_bytes(4, sys.byteorder)
+        assert check(bytes(changed), len(changed)) == 0, place

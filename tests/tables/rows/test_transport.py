@@ -11,7 +11,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tables.rows import TRANSPORT
-from tests.analysis.detectors import network_scenes as scenes
+from tests.analysis.detectors import scenes
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
@@ -61,7 +61,7 @@ def test_the_same_connections(name: str) -> None:
 
 
 def test_connections_that_were_never_established() -> None:
-    found = crafted([packet for talk in scenes.refused()[1:] for packet in talk.packets])
+    found = crafted([packet for number in range(3) for packet in scenes.refused_connect(number).packets])
     assert found["connections"] == []
     reported = [(row["broker_ip"], row["opening"], row["syns"]) for row in found["transport"]]
     assert reported == [("10.0.0.10", "refused", 1)] * 3

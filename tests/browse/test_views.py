@@ -1,14 +1,14 @@
-"""Bodies as nodes of a tree, and their bytes as rows."""
+"""Bodies as nodes of a tree, their bytes as rows, and their records in each form."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import kafkasniff
-from kafkasniff.browse import body_view as module
+from kafkasniff.browse import body_view
+from kafkasniff.browse import record_view as module
 from kafkasniff.browse.body_view import BodyNode, ByteRows, RecordRow, body_path, children, records, roots, whole_record
 from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading, unseen
@@ -24,29 +24,18 @@ def labels(node: BodyNode) -> list[str]:
     return [node.label] + ([label for child in children(node) for label in labels(child)] if node.opens else [])
 
 
-def test_secrets_are_hidden() -> None:
+def test_secrets_are_hidden_in_bodies() -> None:
     exchange = exchange_of("java-sasl", "SaslAuthenticate")
     shown = "\n".join(label for node in roots(exchange) for label in labels(node))
     assert "redacted" in shown
     assert "alice-secret" not in shown
 
 
-def test_text_is_escaped() -> None:
+def test_text_of_bodies_is_escaped() -> None:
     node = BodyNode("body", "", {"to\x1b[2Jpic": "a\x1b]0;x\x07", "list": [1, "\u202e"]}, None)
     assert "\x1b" not in "".join(labels(node))
     assert "\u202e" not in "".join(labels(node))
     assert labels(node)[2] == "list [2]"
-
-
-def test_many_children_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHILDREN", 3)
-    node = BodyNode("list", "list", list(range(11)), None)
-    parts = list(children(node))
-    assert [part.label for part in parts] == ["[0] … [8]", "[9] … [10]"]
-    assert [child.label for child in children(parts[0])] == ["[0] … [2]", "[3] … [5]", "[6] … [8]"]
-    assert [child.path for child in children(parts[1])] == ["list[9]", "list[10]"]
-    node = BodyNode("body", "", {"a": 1, "b": 2, "c": 3, "d": 4}, None)
-    assert [child.label for part in children(node) for child in children(part)] == ["a: 1", "b: 2", "c: 3", "d: 4"]
 
 
 def test_long_values_are_cut_in_labels_and_bounded_in_searches() -> None:
@@ -61,7 +50,7 @@ def test_long_values_are_cut_in_labels_and_bounded_in_searches() -> None:
         def decode(self, *_: object) -> str:  # type: ignore[override]
             raise AssertionError("all of the value was used")
 
-    most = module.MAX_SEARCHED_VALUE
+    most = body_view.MAX_SEARCHED_VALUE
     for value in ("v" * (most + 100), Sliced(b"v" * (most + 100))):
         assert BodyNode("value: …", "value", value, None).text.count("v") == len("v" + "v" * most)
 
@@ -126,11 +115,11 @@ def test_secrets_are_hidden_in_bytes() -> None:
     assert b"alice-secret".hex(" ")[:20] not in text
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = exchange_of("java-errors", "Produce")
     assert any("more bytes" in row.text for row in ByteRows(exchange, 100).rows)
     assert not any("more bytes" in row.text for row in ByteRows(exchange, 100, whole=True).rows)
-    monkeypatch.setattr(module, "MAX_ROWS", 2)
+    monkeypatch.setattr(body_view, "MAX_ROWS", 2)
     rows = ByteRows(exchange, 100).rows
     assert len(rows) == 2 * (1 + 2 + 1)
     assert rows[3].text == "… more bytes, shown by decode -xx"
@@ -187,43 +176,8 @@ def test_produced_records_have_the_offsets_that_consumers_see(capture: str) -> N
     assert all(one == other for one, other in both)
 
 
-def test_without_an_answer_a_produced_record_keeps_its_own_offset() -> None:
-    exchange = exchange_of("java-0.9", "Produce")
-    (first, *_) = records(msgspec.structs.replace(exchange, response=None))
-    assert first.offset == first.record["offset"]
-
-
-def test_forms() -> None:
-    one = row(key=b"\xff\0", value=b'{"b": [1, 2.50],"a":null}')
-    assert [one.cell("value", form) for form in module.FORMS] == [
-        '"{\\"b\\": [1, 2.50],\\"a\\":null}"',
-        '{"b":[1,2.50],"a":null}',
-        "7b 22 62 22 3a 20 5b 31 2c 20 32 2e 35 30 5d 2c 22 61 22 3a 6e 75 6c 6c 7d",
-    ]
-    assert [one.cell("key", form) for form in module.FORMS] == ["0xff00", "0xff00", "ff 00"]
-    assert '\n  "b": [\n    1,\n    2.50\n  ],\n' in whole(one, "JSON")
-    assert "0000  7b 22 62 22 3a 20 5b 31  {" in whole(one, "hex")
-    assert "key, 2 bytes:\n0000  ff 00 " in whole(one)
-    assert whole(row()).startswith("topic orders · partition 3\noffset 7 · time ")
-    assert "value: null" in whole(row(), "JSON")
-
-
-def test_records_of_internal_topics_are_shown_decoded() -> None:
-    exchanges = kafkasniff.read(ROOT / "captures" / "java-internal-topics.pcap")
-    one = next(one for exchange in exchanges for one in records(exchange) if "_value" in one.record)
-    assert '"type":' in one.cell("value", "JSON")
-    assert '"type":' in whole(one, "JSON")
-
-
-def test_headers() -> None:
-    one = row(value=b"x", headers=[{"key": "trace", "value": b"1\n2"}, {"key": b"\xff", "value": None}])
-    assert one.headers == 'trace="1\\x0a2" \\xff=null'
-    assert "header trace, 3 bytes:\n1\n2\n" in whole(one)
-    assert whole(one).endswith("header \\xff: null")
-
-
 @pytest.mark.parametrize("form", module.FORMS)
-def test_text_is_escaped_of_records(form: module.ValueForm) -> None:
+def test_text_is_escaped(form: module.ValueForm) -> None:
     evil = "a\x1b]0;x\x07\u202e\x9b"
     inside = '{"k": "' + evil + '"}'
     one = row(key=evil.encode(), value=inside.encode(), headers=[{"key": evil, "value": evil.encode()}])
@@ -231,13 +185,13 @@ def test_text_is_escaped_of_records(form: module.ValueForm) -> None:
     assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown)
 
 
-def test_secrets_are_hidden_of_records() -> None:
+def test_secrets_are_hidden() -> None:
     one = row(value={"redacted": 12})
     assert one.cell("value", "hex") == "[12 bytes redacted]"
     assert whole(one, "hex").endswith("value: [12 bytes redacted]")
 
 
-def test_bounds_of_records() -> None:
+def test_bounds() -> None:
     size = module.MAX_VALUE + 1000
     for form in module.FORMS:
         shown = whole(row(value=b"x" * size), form)
