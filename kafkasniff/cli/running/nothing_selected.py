@@ -153,10 +153,7 @@ def _read(
     arguments = decoding_arguments(options)
     if not scoped:
         arguments["ports"] = ()
-    if not (scoped and held.has_columns):
-        # Connections are the reason if there are no messages, and have what columns lack.
-        arguments |= {"connections": True, "network": "links"}
-    inspector = Inspector(records=held.records, **arguments)
+    inspector = Inspector(records=held.records, connections=True, network="links", **arguments)
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)
