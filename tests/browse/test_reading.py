@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import kafkasniff
-from kafkasniff.browse import growing as growing_module
 from kafkasniff.browse import index as index_module
 from kafkasniff.browse import reading as module
 from kafkasniff.browse.following import followed
@@ -299,7 +298,7 @@ def test_a_pipe(suffix: str) -> None:
 
 
 def test_a_pipe_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing_module, "MAX_GROWN", 20_000)
+    monkeypatch.setattr(module, "MAX_GROWN", 20_000)
     pipe = CopiedPipe(io.BytesIO(CAPTURE.read_bytes()))
     pipe._thread.join(60)
     assert pipe.path.stat().st_size == 20_000

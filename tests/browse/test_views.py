@@ -8,7 +8,7 @@ import pytest
 
 import kafkasniff
 from kafkasniff.browse import body_view
-from kafkasniff.browse import record_view as module
+from kafkasniff.browse import body_view as module
 from kafkasniff.browse.body_view import BodyNode, ByteRows, RecordRow, body_path, children, records, roots, whole_record
 from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading, unseen

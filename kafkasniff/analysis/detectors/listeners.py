@@ -114,7 +114,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     again at once, time after time. Connects that get no answer although open connections work are an error, too.
 
     An address that nobody advertises and that refuses or ignores all connects, at least 5 within 3 s and more, is a
-    warning if brokers have its port or the capture has nothing but Kafka, otherwise a note.
+    warning if brokers have its port or the capture has only Kafka, otherwise a note.
 
     Two brokers advertise the same address, or the broker that answers refuses requests and names its own address as
     that of the leader (KIP-951): an error.
@@ -303,7 +303,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 continue
             if row["count"] < TRIES or row["first"] is None or row["last"] - row["first"] < TRIES_NS:
                 continue
-            # With two addresses for one name, clients go on to the other one.
+            # With two addresses for one name, clients try the other one next.
             other = any(_other_family(broker, one) for one in accepting)
             kafka = _port(broker) in ports or not self.parts["foreign"].table().num_rows
             yield self.finding(

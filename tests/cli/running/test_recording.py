@@ -20,7 +20,7 @@ import pytest
 
 from kafkasniff.capture.write.capture_writer import WrittenBlocks
 from kafkasniff.cli.environment import Exit
-from kafkasniff.cli.running import notifying
+from kafkasniff.cli.running import recording
 from kafkasniff.cli.running.recording import MAX_NOTICES, Notifier, take_notifier
 from kafkasniff.live.packet_filter import FlightRecorder
 from kafkasniff.live.snapshot import FindingRow, Findings
@@ -82,7 +82,7 @@ def server(status: int) -> Iterator[tuple[str, list[tuple[Any, dict[str, Any]]]]
 
 
 def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(recording, "LOOK_SECONDS", 0.0)
     out = tmp_path / "out"
     with server(204) as (url, got):
         notifier = made({"KAFKASNIFF_WEBHOOK_TOKEN": "t"}, execute=f"cat >> {out}; echo >> {out}", webhook=url)
@@ -100,7 +100,7 @@ def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypat
 
 
 def test_failures_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "SECONDS", 0.3)
+    monkeypatch.setattr(recording, "SECONDS", 0.3)
     assert printed(made(execute="exit 3"), Found(row("a"))) == ["--exec: the command ended with exit code 3"]
     for status in (302, 500):
         with server(status) as (url, got):
@@ -110,8 +110,8 @@ def test_failures_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "SECONDS", 0.3)
-    assert notifying._execute("sleep 60 & wait", b"") == "the command took longer than 0.3 s and was ended"
+    monkeypatch.setattr(recording, "SECONDS", 0.3)
+    assert recording._execute("sleep 60 & wait", b"") == "the command took longer than 0.3 s and was ended"
 
 
 def test_the_number_is_bounded() -> None:

@@ -134,7 +134,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert defined_data()
     (tmp_path / "dissectors").mkdir()
     monkeypatch.setattr(releases, "data_folder", lambda: tmp_path / "dissectors")
-    monkeypatch.setattr("kafkasniff.kafka.schema.data_files.data_folder", lambda: tmp_path / "dissectors")
+    monkeypatch.setattr("kafkasniff.kafka.schema.codes.data_folder", lambda: tmp_path / "dissectors")
     return tmp_path / "dissectors" / "proven.txt"
 
 
