@@ -97,7 +97,7 @@ def test_an_export() -> None:
         await pilot.press("2")
         await settled(app, pilot)
         lines = [one.text for one in app.screen.query_one(ReportPane).lines]
-        assert lines == command("stats", "-q", folder, width=78).lines
+        assert lines == command("stats", "-q", folder, width=79).lines
         await pilot.press("escape", "w", *"x.jsonl", "enter")
         await pilot.pause()
         assert "only captures can be written" in said(app)
