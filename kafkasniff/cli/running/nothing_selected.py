@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkasniff.model import Connection, Exchange, Summary
     from kafkasniff.native.streams import Links
 
-MAX_PACKETS: Final = 250_000
+MAX_PACKETS: Final = 100_000
 """Packets of the captures that are read again: an explanation must not take as long as an answer."""
 MAX_VALUES: Final = 10_000
 """Values of a field that are remembered, the first ones."""
@@ -153,10 +153,18 @@ def _read(
     arguments = decoding_arguments(options)
     if not scoped:
         arguments["ports"] = ()
-    inspector = Inspector(records=held.records, connections=True, network="links", **arguments)
+    if not (scoped and held.has_columns):
+        # Connections are the reason if there are no messages, and have what columns lack.
+        arguments |= {"connections": True, "network": "links"}
+    inspector = Inspector(records=held.records, **arguments)
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)
+    finder = None
+    if held.has_columns:
+        from kafkasniff.cli.running.held_columns import HeldColumns
+
+        finder = HeldColumns(held, enricher, lambda: inspector.options_now)
     shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
     with open_captures(captures, stdin=environment.stdin) as source:
         for part in shown_parts(source, Progress(environment, source) if shows else None):
@@ -165,7 +173,7 @@ def _read(
                 break
             packets += part.packets
             held.begins(part)
-            for events in inspector.feed_slices(part):
+            for events, _ in inspector.feed_columns(part, finder):
                 enricher.feed(events)
                 held.take(events)
             held.take_links(inspector.take_links())
@@ -313,6 +321,17 @@ class Held:
         fields = self.filters[0].fields if len(self.filters) == 1 else ["record.place"]
         # Names that were learned late may have changed places.
         return all(is_record_field(name) and name != "record.place" for name in fields)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether columns can have all that the filters ask for."""
+        from kafkasniff.engine.record_values import is_record_field
+        from kafkasniff.engine.selection import BODY_FIELDS, HEADER_FIELDS
+        from kafkasniff.filters import fields_of
+
+        return all(
+            is_record_field(field) or field in HEADER_FIELDS | BODY_FIELDS for field in fields_of(self._predicate)
+        )
 
     @property
     def records(self) -> Any:

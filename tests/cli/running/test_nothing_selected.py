@@ -9,6 +9,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import nothing_selected
+from kafkasniff.model import Exchange
+from tests.choice import one_in
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
 
@@ -51,6 +53,40 @@ def test_every_command(name: str, capture: Path) -> None:
     ) or name in ("audit", "analyze")
     something = run(name, "--topic", "orders", "--port", 9092, capture)
     assert (something.code, something.err) == (Exit.OK, "")
+
+
+NOTHING = (
+    *("topic == 'order'", "error == 'LEADER_NOT_AVAILABLE'", "client_id == 'nobody'", "latency_ms > 100s"),
+    *("host == '1.2.3.4'", "broker == '1.2.3.4'", "client == '1.2.3.4'", "group_id == 'none'", "api == 'Vote'"),
+    *("topic == 'orders' and acks == 7", "partition > 999 or record_count > 99999", "status == 'orphan'"),
+    *("record.key == 'nobody' and has topic", "acks == 7 or record.value contains 'nothing'"),
+)
+
+
+@pytest.mark.parametrize(
+    "path", ["java-0.11.pcap", pytest.param("java-4.4-streams-group.pcap", marks=pytest.mark.extended)]
+)
+def test_columns_say_the_same_as_messages(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    take = nothing_selected.Held._exchange
+
+    def counted(held: nothing_selected.Held, exchange: Exchange) -> None:
+        taken.append(exchange)
+        take(held, exchange)
+
+    monkeypatch.setattr(nothing_selected.Held, "_exchange", counted)
+
+    def lines() -> list[str]:
+        taken.clear()
+        return [
+            kafkasniff("decode", "-q", "--filter", one, "--port", 9092, ROOT / "captures" / path).err
+            for one in one_in(4, NOTHING)
+        ]
+
+    by_columns, few = lines(), len(taken)
+    monkeypatch.setattr(nothing_selected.Held, "has_columns", False)
+    assert by_columns == lines()
+    assert few < len(taken) / 2
 
 
 def test_findings_decide_without_filters() -> None:
