@@ -1,7 +1,4 @@
-"""Clusters of brokers as messages name them.
-
-Brokers, listeners and epochs in bodies: what is usable, and bodies that hold anything else.
-"""
+"""Clusters as messages name them; brokers, listeners and epochs in bodies, and bodies that hold anything else."""
 
 from __future__ import annotations
 
@@ -16,20 +13,12 @@ import pytest
 from kafkasniff.analysis.accumulator import Known
 from kafkasniff.analysis.clusters import MAX_NAME, Clusters, ListedBroker
 from kafkasniff.analysis.detectors import broker_history, listeners
+from kafkasniff.tables.rows import EXCHANGES
 from tests.choice import one_in
 
 A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
-SCHEMA = pa.schema(
-    [
-        ("api", pa.string()),
-        ("broker_ip", pa.string()),
-        ("broker_port", pa.int32()),
-        ("error_code", pa.int32()),
-        ("status", pa.string()),
-        ("request_body", pa.string()),
-        ("response_body", pa.string()),
-    ]
-)
+NAMES = ("api", "broker_ip", "broker_port", "error_code", "status", "request_body", "response_body")
+SCHEMA = pa.schema([EXCHANGES.field(name) for name in NAMES])
 
 
 def row(api: str, broker: tuple[str, int], request: str = "{}", response: str = "{}", error: int = 0) -> dict[str, Any]:
