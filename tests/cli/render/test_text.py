@@ -161,7 +161,6 @@ def test_bars_follow_one_another(width: int) -> None:
 def test_names_from_the_wire_are_escaped() -> None:
     (one, *_) = timed_exchanges()
     request = one.exchange.request
-    assert request is not None
     evil = msgspec.structs.replace(request, client_id="a\x1b[31m b")
     changed = msgspec.structs.replace(one, exchange=msgspec.structs.replace(one.exchange, request=evil))
     assert "\x1b" not in waterfall(changed, 80, coloured=False)
