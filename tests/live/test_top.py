@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from typing import Any
 
@@ -18,10 +19,10 @@ from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
 from kafkasniff.live.traffic import WINDOW_SLOTS, Entry, latency_bucket, topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
-from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.live.scenes import Scene, Talk, fetched_body, produce_body
+from tests.test_boundaries import cut
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -32,15 +33,9 @@ def of_capture(*sizes: int) -> Snapshot:
     """The snapshot after the crafted capture, read in batches of this many packets."""
     model, packets = TopModel(), mixed()
     inspector = Inspector(connections=True, records="metadata")
-    place = 0
-    batches: list[PacketBatch] = []
-    while place < len(packets):
-        count = sizes[len(batches) % len(sizes)]
-        part = packets[place : place + count]
-        batches.append(batch(part, range(place, place + len(part))))
-        place += len(part)
-    for one in batches:
-        for event in inspector.feed(one):
+    rows = itertools.takewhile(lambda row: row < len(packets), itertools.accumulate(itertools.cycle(sizes)))
+    for part in cut(batch(packets), rows):
+        for event in inspector.feed(part):
             model.take(event)
     for event in inspector.close():
         model.take(event)

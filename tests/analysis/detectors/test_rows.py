@@ -246,9 +246,6 @@ def test_a_consumer_without_a_group() -> None:
     assert still(*IDLE, fetch_of(6.5)) == ["note"]
     assert still(*IDLE, fetch_of(4)) == []
     assert still(*IDLE[:2], fetch_of(10)) == [], "too few fetches to know its pace"
-
-
-def test_a_consumer_that_has_got_records_works() -> None:
     assert still(*IDLE[:5], fetch_of(2.6, 100), fetch_of(10)) == []
     other = fetch_of(1, 100, wait=2.5, connection_id=2)
     assert still(*IDLE, other, fetch_of(10)) == [], "from another broker"

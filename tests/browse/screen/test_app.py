@@ -7,7 +7,7 @@ import html
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from rich.color import ColorType
@@ -161,15 +161,16 @@ def test_the_field_of_the_tree_is_marked_in_the_bytes_and_back() -> None:
     drive(steps, size=(100, 60))
 
 
-class Words:
-    """A pane to search: a text in each place."""
+class Pane:
+    """A pane to search, with these texts."""
 
-    def __init__(self, *words: str, cursor: int = 0) -> None:
-        self.words = words
-        self.cursor = cursor
+    cursor = 0
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.left = enumerate(texts)
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        return iter(enumerate(self.words))
+        return self.left
 
     def here(self) -> int:
         return self.cursor
@@ -178,27 +179,19 @@ class Words:
         self.cursor = place
 
 
-def search(words: Words, text: str) -> PaneSearch:
-    found = PaneSearch(words, text)
+def search(pane: Pane) -> str:
+    found = PaneSearch(pane, "a")
     found.run(lambda: False)
-    return found
+    return found.step(1)
 
 
 @pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])
 def test_a_search_is_bounded(count: int, matches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_pane, "MAX_EXAMINED", 3 * row_pane.PLACE_COST)
-    asked = []
-
-    class Endless(Words):
-        def texts(self) -> Iterator[tuple[int, str]]:
-            for place in range(count if count == 3 else 1_000_000):
-                asked.append(place)
-                yield place, "a"
-
-    assert search(Endless(), "a").step(1) == matches
-    assert len(asked) == count
-    long = Words("b" * row_pane.MAX_EXAMINED, "a")
-    assert search(long, "a").step(1) == "not found; the rest was not searched"
+    endless = Pane("a" * (count if count == 3 else 1_000_000))
+    assert search(endless) == matches
+    assert next(endless.left, (count, ""))[0] == count
+    assert search(Pane(["b" * row_pane.MAX_EXAMINED, "a"])) == "not found; the rest was not searched"
 
 
 class Terminal(io.StringIO):
