@@ -49,7 +49,6 @@ def plain(value: Any) -> Any:
 
 
 def questions(name: str) -> str:
-    """The answers to all questions."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         found = kafkasniff("export", f"captures/{name}", "--quiet", "-o", f"{folder}/out")

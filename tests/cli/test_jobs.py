@@ -164,7 +164,6 @@ def test_a_reader_that_closes(busy: Process) -> None:
 
 
 def sparse(path: Path, size: int) -> str:
-    """A sparse file of that size."""
     with path.open("wb") as file:
         file.truncate(size)
     return str(path)

@@ -46,21 +46,13 @@ def of_capture(*sizes: int) -> Snapshot:
 def test_snapshot_of_a_capture() -> None:
     """Counted by hand: see `tests.craft.samples`."""
     shot = of_capture(1000)
-    apis = by_name(shot.apis)
-    assert {name: row.total for name, row in apis.items()} == {
-        "ApiVersions": 2,
-        "Metadata": 2,
-        "Produce": 12,
-        "Fetch": 8,
-    }
-    assert [(error.api, error.error, error.responses) for error in shot.errors] == [
-        ("Produce", "NOT_LEADER_OR_FOLLOWER", 1)
-    ]
+    apis = {row.name: row.total for row in shot.apis}
+    assert apis == {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
+    errors = [(error.api, error.error, error.responses) for error in shot.errors]
+    assert errors == [("Produce", "NOT_LEADER_OR_FOLLOWER", 1)]
     assert (shot.all.total, shot.all.total_errors) == (24, 1)
-    assert {(row.name, row.client): row.total for row in shot.clients} == {
-        ("crafted", "10.0.0.5"): 15,
-        ("crafted", "10.0.0.6"): 9,
-    }
+    clients = {(row.name, row.client): row.total for row in shot.clients}
+    assert clients == {("crafted", "10.0.0.5"): 15, ("crafted", "10.0.0.6"): 9}
     # 3 … 8 records, five times 2, and one; 1 + 0 + 40 + 3 + 200 + 0 + 2 fetched. The window is at least a second.
     topic = by_name(shot.topics)["orders"]
     assert (topic.produced, topic.fetched, topic.errors) == (44, 246, 1)

@@ -44,7 +44,6 @@ requests, responses = partial(one_side, end="dport"), partial(one_side, end="spo
 
 
 def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
-    """The capture begins later."""
     return packets[len(packets) * 2 // 9 :]
 
 

@@ -167,7 +167,6 @@ def test_scrapes_over_tls() -> None:
 
 
 def status_of(token: bytes | None = None, *, name: str = "10.0.0.1", local: str = "127.0.0.1", **headers: str) -> str:
-    """The status of a request."""
     status: list[str] = []
 
     def app(_: Any, start: Any) -> list[bytes]:
