@@ -111,7 +111,7 @@ def produced(count: int, data: bytes, then: float = 0.001, address: str = "10.0.
 
 
 def produced_to(*counts: int, known: int | None = None) -> list[Talk]:
-    """Batches of 100 records, so many per partition; `known`: the number of partitions in the metadata."""
+    """Batches of 100 records, a number of them per partition; `known`: the number of partitions in the metadata."""
     talk = Talk()
     partitions = [{"partition_index": number} for number in range(known or len(counts))]
     named = {"topics": [{"name": "orders", "partitions": partitions}]}

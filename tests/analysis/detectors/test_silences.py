@@ -76,7 +76,7 @@ def throttled(number: int, *, wait: float = 0.07, fastest: float = 0.002, offset
         ([paused(1, 6)], "warning", "may pause"),
         ([paused(number, 6) for number in (1, 2)], "warning", "answered nothing for up to 390 ms, 6 times"),
         ([throttled(1), throttled(2, offset=0.003)], "warning", "up to 68 ms, 29 times within 2.9 s"),
-        # What is no pause of a broker: others are served, far away, not together, slow or short.
+        # Two pauses, one connection, others are served, waits far apart, not together, slow or short: nothing is found.
         ([paused(number, 2) for number in (1, 2)], None, ""),
         ([paused(1, 4)], None, ""),
         ([paused(1, 6), paused(2, 6), served()], None, ""),
