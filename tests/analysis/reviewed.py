@@ -22,17 +22,9 @@ from tests.conftest import ROOT
 
 FOLDER = Path(__file__).parent / "answers"
 SECURITY = (
-    "java-denied.pcap",
-    "java-sasl.pcap",
-    "kafkajs.pcap",
-    "librdkafka-oauthbearer.pcap",
-    "old-raw-sasl.pcap",
-    "tls/tls-plaintext-client.pcap",
-    "tls/tls-refused.pcap",
-    "tls/tls-terminator-java.pcapng",
-    "tls/tls12-kafka-python.pcapng",
-    "tls/tls12-resumed.pcapng",
-    "tls/tls13-kafka-python.pcapng",
+    *("java-denied.pcap", "java-sasl.pcap", "kafkajs.pcap", "librdkafka-oauthbearer.pcap", "old-raw-sasl.pcap"),
+    *("tls/tls-plaintext-client.pcap", "tls/tls-refused.pcap", "tls/tls-terminator-java.pcapng"),
+    *("tls/tls12-kafka-python.pcapng", "tls/tls12-resumed.pcapng", "tls/tls13-kafka-python.pcapng"),
 )
 QUESTIONS = ("java-errors.pcap", "java-group-consumer.pcap", "kraft-three-brokers.pcap", "librdkafka-codecs.pcap")
 BY: Mapping[str, Mapping[str, Any]] = {
@@ -57,7 +49,6 @@ def plain(value: Any) -> Any:
 
 
 def questions(name: str) -> str:
-    """The answers to all questions."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         found = kafkasniff("export", f"captures/{name}", "--quiet", "-o", f"{folder}/out")

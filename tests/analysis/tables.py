@@ -31,8 +31,7 @@ def partition(topic: str | None = "orders", number: int = 0, **values: Any) -> R
     names = [field.name for field in EXCHANGES.field("partitions").type.value_type]
     row = dict.fromkeys(names)
     row |= {"topic": topic, "partition": number, "error_code": 0}
-    unknown = values.keys() - row.keys()
-    assert not unknown
+    assert not values.keys() - row.keys()
     return {**row, **values}
 
 
@@ -42,38 +41,21 @@ def exchange(api: str | None = "Metadata", at: float = 0.0, **values: Any) -> Ro
     time_ns = START_NS + round(at * SECOND)
     row: Row = dict.fromkeys(EXCHANGES.names)
     row |= {
-        "capture": "test.pcap",
-        "connection_id": 1,
-        "exchange_id": 1,
-        "time": time_ns // 1000,
-        "time_ns": time_ns,
-        "client_ip": "10.0.0.5",
-        "client_port": 50_000,
-        "broker_ip": "10.0.0.9",
-        "broker_port": 9092,
-        "broker_id": 1,
-        "api_key": None if found is None else found.key,
-        "api": api,
-        "api_version": None if found is None else found.max_version,
-        "correlation_id": 1,
-        "client_id": "app",
-        "status": "answered",
-        "request_size": 100,
-        "response_size": 200,
-        "latency_us": 1000,
-        "duration_us": 1200,
-        "error_code": 0,
-        "error_count": 0,
-        "topics": [],
-        "partitions": [],
-        "problems": [],
-        "retransmits": 0,
-        "behind_us": 0,
-        "muted_us": 0,
-        "wait_us": 0,
+        **{"capture": "test.pcap", "connection_id": 1, "exchange_id": 1, "time": time_ns // 1000, "time_ns": time_ns},
+        **{"client_ip": "10.0.0.5", "client_port": 50_000, "broker_ip": "10.0.0.9", "broker_port": 9092},
+        **{
+            "broker_id": 1,
+            "api_key": None if found is None else found.key,
+            "api": api,
+            "correlation_id": 1,
+            "client_id": "app",
+        },
+        **{"api_version": None if found is None else found.max_version, "status": "answered"},
+        **{"request_size": 100, "response_size": 200, "latency_us": 1000, "duration_us": 1200, "retransmits": 0},
+        **{"error_code": 0, "error_count": 0, "topics": [], "partitions": [], "problems": []},
+        **{"behind_us": 0, "muted_us": 0, "wait_us": 0},
     }
-    unknown = values.keys() - row.keys()
-    assert not unknown, unknown
+    assert not values.keys() - row.keys(), values
     row |= values
     for body in ("request_body", "response_body"):
         if isinstance(row[body], dict):
@@ -86,20 +68,9 @@ def exchange(api: str | None = "Metadata", at: float = 0.0, **values: Any) -> Ro
 def record(topic: str = "orders", at: float = 0.0, **values: Any) -> Row:
     row: Row = dict.fromkeys(RECORDS.names)
     row |= {
-        "connection_id": 1,
-        "exchange_id": 1,
-        "time": (START_NS + round(at * SECOND)) // 1000,
-        "api": "Produce",
-        "direction": "request",
-        "topic": topic,
-        "partition": 0,
-        "timestamp": START_NS // 1000,
-        "key": b"k",
-        "value": b"value",
-        "headers": [],
-        "compression": "none",
-        "magic": 2,
-        "producer_id": -1,
+        **{"connection_id": 1, "exchange_id": 1, "time": (START_NS + round(at * SECOND)) // 1000, "api": "Produce"},
+        **{"direction": "request", "topic": topic, "partition": 0, "timestamp": START_NS // 1000, "key": b"k"},
+        **{"value": b"value", "headers": [], "compression": "none", "magic": 2, "producer_id": -1},
     }
     assert not values.keys() - row.keys()
     return {**row, **values}
@@ -110,16 +81,8 @@ def connection(at: float = 0.0, lived: float = 10.0, **values: Any) -> Row:
     start = START_NS + round(at * SECOND)
     end = start + round(lived * SECOND)
     row |= {
-        "connection_id": 1,
-        "time": start // 1000,
-        "time_ns": start,
-        "end_time": end // 1000,
-        "end_time_ns": end,
-        "client_ip": "10.0.0.5",
-        "client_ids": ["app"],
-        "verdict": "kafka",
-        "ended": "fin",
-        "requests": 3,
+        **{"connection_id": 1, "time": start // 1000, "time_ns": start, "end_time": end // 1000, "end_time_ns": end},
+        **{"client_ip": "10.0.0.5", "client_ids": ["app"], "verdict": "kafka", "ended": "fin", "requests": 3},
     }
     assert not values.keys() - row.keys()
     return {**row, **values}

@@ -1,7 +1,4 @@
-"""Clusters of brokers as messages name them.
-
-Brokers, listeners and epochs in bodies: what is usable, and bodies that hold anything else.
-"""
+"""Clusters as messages name them; brokers, listeners and epochs in bodies, and bodies that hold anything else."""
 
 from __future__ import annotations
 
@@ -16,20 +13,12 @@ import pytest
 from kafkasniff.analysis.accumulator import Known
 from kafkasniff.analysis.clusters import MAX_NAME, Clusters, ListedBroker
 from kafkasniff.analysis.detectors import broker_history, listeners
+from kafkasniff.tables.rows import EXCHANGES
 from tests.choice import one_in
 
 A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
-SCHEMA = pa.schema(
-    [
-        ("api", pa.string()),
-        ("broker_ip", pa.string()),
-        ("broker_port", pa.int32()),
-        ("error_code", pa.int32()),
-        ("status", pa.string()),
-        ("request_body", pa.string()),
-        ("response_body", pa.string()),
-    ]
-)
+NAMES = ("api", "broker_ip", "broker_port", "error_code", "status", "request_body", "response_body")
+SCHEMA = pa.schema([EXCHANGES.field(name) for name in NAMES])
 
 
 def row(api: str, broker: tuple[str, int], request: str = "{}", response: str = "{}", error: int = 0) -> dict[str, Any]:
@@ -54,21 +43,16 @@ def labels(*rows: dict[str, Any]) -> dict[str, str]:
     return dict(known(rows).labels)
 
 
-def test_a_response_identifies_its_broker_and_those_that_it_lists() -> None:
-    assert labels(listed(A, "one", A, B), listed(C, "other", C)) == {
-        "10.0.0.1:9092": "one",
-        "10.0.0.2:9092": "one",
-        "10.0.0.3:9092": "other",
-    }
+FIRST, SECOND, THIRD = (f"{host}:{port}" for host, port in (A, B, C))
 
 
 def test_brokers_listed_together_belong_to_one_cluster() -> None:
-    assert labels(listed(A, None, A, B), listed(B, "one")) == {"10.0.0.1:9092": "one", "10.0.0.2:9092": "one"}
-    assert labels(listed(B, None, A, B), listed(C, None, C)) == {
-        "10.0.0.1:9092": "10.0.0.1:9092",
-        "10.0.0.2:9092": "10.0.0.1:9092",
-        "10.0.0.3:9092": "10.0.0.3:9092",
-    }
+    """A response also identifies its broker, and those that it lists."""
+    both = {FIRST: "one", SECOND: "one"}
+    assert labels(listed(A, "one", A, B), listed(C, "other", C)) == {**both, THIRD: "other"}
+    assert labels(listed(A, None, A, B), listed(B, "one")) == both
+    named = {FIRST: FIRST, SECOND: FIRST, THIRD: THIRD}
+    assert labels(listed(B, None, A, B), listed(C, None, C)) == named
 
 
 def test_an_endpoint_with_two_ids_has_none() -> None:

@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from kafkasniff.analysis.columns import (
@@ -20,7 +19,6 @@ from kafkasniff.analysis.columns import (
     matches,
     missing,
     named,
-    numbered,
     only,
 )
 from tests.analysis.tables import batch_of, exchange, partition
@@ -94,9 +92,3 @@ def test_endpoints() -> None:
 def test_a_column_that_was_not_selected() -> None:
     with pytest.raises(KeyError, match="api"):
         SelectedRows.of(batch(0)).select(["client_id"]).column("api")
-
-
-def test_equal_numbers() -> None:
-    firsts, number = numbered(*(pc.fill_null(pa.array(one), -1).to_numpy() for one in ([1, 1, None, 1], [2, 2, 2, 3])))
-    assert sorted(firsts.tolist()) == [0, 2, 3]
-    assert number[0] == number[1] != number[2]

@@ -1,4 +1,4 @@
-"""Causes of errors in responses: every message of every definition, and what was refused."""
+"""Causes of errors in responses: every message of every definition."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
-from kafkasniff.analysis.error_causes import (
-    CAUSE_COLUMNS,
-    CODE,
-    MESSAGE,
-    Cause,
-    carries_messages,
-    causes_in,
-)
+from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes_in
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from tests.analysis.tables import Row, batch_of, exchange
 
 
 def with_errors(fields: tuple[FieldDefinition, ...], code: str | None, said: list[str]) -> dict[str, Any]:
@@ -52,7 +43,6 @@ def found_in(key: int, body: dict[str, Any]) -> list[Cause]:
 def test_every_message_of_every_definition_is_read() -> None:
     for key in dissectors.api_keys():
         api = dissectors.api(key)
-        assert api is not None
         fields = api.definition.response.fields
         said: list[str] = []
         found = {one.message for one in found_in(key, with_errors(fields, None, said))} - {None}
@@ -61,10 +51,3 @@ def test_every_message_of_every_definition_is_read() -> None:
         general = [one for one in said if one.split()[2] == MESSAGE and "batch_index_error_message" in nested]
         assert found == set(said) - set(general), api.name
         assert carries_messages(key) == bool(said), api.name
-
-
-def errors(*bodies: dict[str, Any] | None, partitions: list[Row] | None = None) -> pa.RecordBatch:
-    """Fetch exchanges with one error each; `partitions`: of all of them."""
-    values = {"error_code": 3, "error_count": 1, "partitions": partitions or []}
-    rows = [exchange("Fetch", at, exchange_id=at, response_body=body, **values) for at, body in enumerate(bodies)]
-    return batch_of(rows).select(CAUSE_COLUMNS)

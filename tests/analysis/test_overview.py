@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
-from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
-from tests.analysis.tables import START_NS, Row, exchange
+from kafkasniff.tables.rows import PROBLEMS
+from tests.analysis.tables import START_NS, Row, batch_of, exchange
 from tests.analysis.test_accumulator import merged_in_parts, pool_batch
 from tests.choice import examples
 
 TABLES = ("exchanges", "records", "connections")
-SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "problems": PROBLEMS}
 
 
 def problem(kind: str, at: float, **values: Any) -> Row:
@@ -24,31 +23,20 @@ def problem(kind: str, at: float, **values: Any) -> Row:
     return {**row, **values}
 
 
-def reported(overview: Overview | None = None, **tables: list[Row]) -> OverviewAnswer:
-    overview = Overview() if overview is None else overview
-    for table, rows in tables.items():
-        overview.update(pa.RecordBatch.from_pylist(rows, schema=SCHEMAS[table]), table)
-    return overview.answer()
-
-
-# -- known answers ----------------------------------------------------------------------------------------------------
-
-
 def test_truncated_lists_report_the_rest() -> None:
-    rows = [exchange(at=number, client_id=f"c{number:02}", request_size=number) for number in range(20)]
     overview = Overview()
-    reported(overview, exchanges=rows)
+    overview.update(batch_of([exchange(at=one, client_id=f"c{one:02}", request_size=one) for one in range(20)]))
     answer = overview.answer(top=3)
     assert [one.client_id for one in answer.clients] == ["c19", "c18", "c17"]
     assert (answer.more["clients"], answer.more["apis"]) == (17, 0)
 
 
-# -- the same whatever way the rows arrive -----------------------------------------------------------------------------
-
-
 def over_rows(overview: Any) -> OverviewAnswer:
     """The answer with rows of `problems`, which the pool does not have."""
-    return reported(overview, problems=[problem("tcp-gap", 3, bytes=10), problem("crc-mismatch", 2)])
+    rows = [problem("tcp-gap", 3, bytes=10), problem("crc-mismatch", 2)]
+    overview.update(pa.RecordBatch.from_pylist(rows, schema=PROBLEMS), "problems")
+    answer: OverviewAnswer = overview.answer()
+    return answer
 
 
 @examples(6)

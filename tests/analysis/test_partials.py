@@ -18,21 +18,21 @@ from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of, middle_of
 from kafkasniff.analysis.questions import find_question
 from kafkasniff.analysis.timing import Timing, TimingParameters
 from kafkasniff.report.ladder import Ladder
-from tests.analysis.tables import Row, batch_of, exchange, partition
-from tests.analysis.test_accumulator import ACCUMULATORS
+from tests.analysis.test_accumulator import ACCUMULATORS, merged_in_parts, pool_batch
+from tests.choice import examples
 
 NUMBER = pa.int64()
-COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
-SAMPLED = Shape(keys=(("hash", NUMBER),), measures=(("count", NUMBER, "sum"),), keep="sampled", sample="hash", bound=32)
-EACH = Shape(
-    keys=(("group", NUMBER), ("at", NUMBER), ("id", NUMBER)),
-    order=("at", "id"),
-    keep="earliest",
-    group=("group",),
-    each=3,
-    bound=50,
-)
-EARLIEST = Shape(keys=(("at", NUMBER), ("id", NUMBER)), order=("at", "id"), keep="earliest", bound=20)
+COUNTS = {"measures": (("count", NUMBER, "sum"),)}
+
+
+def keyed(*keys: str, **more: Any) -> Shape:
+    return Shape(keys=tuple((key, NUMBER) for key in keys), **more)
+
+
+COUNTED = keyed("key", **COUNTS, weight="count", bound=40)
+SAMPLED = keyed("hash", **COUNTS, keep="sampled", sample="hash", bound=32)
+EACH = keyed("group", "at", "id", order=("at", "id"), keep="earliest", group=("group",), each=3, bound=50)
+EARLIEST = keyed("at", "id", order=("at", "id"), keep="earliest", bound=20)
 
 
 def rows(shape: Shape, *columns: list[Any]) -> dict[str, Any]:
@@ -61,13 +61,7 @@ def test_the_heaviest_keys_stay_within_the_reported_error() -> None:
 
 
 def test_groups_are_dropped_as_a_whole() -> None:
-    shape = Shape(
-        keys=(("key", NUMBER), ("bucket", NUMBER)),
-        measures=(("count", NUMBER, "sum"),),
-        weight="count",
-        group=("key",),
-        bound=30,
-    )
+    shape = keyed("key", "bucket", **COUNTS, weight="count", group=("key",), bound=30)
     part = Partials(shape)
     for key in range(10):
         part.add(rows(shape, [key] * 8, list(range(8)), [key + 1] * 8))
@@ -134,14 +128,7 @@ def test_different_shapes_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_wider_buckets_keep_all_groups_in_every_order(seed: int) -> None:
-    shape = Shape(
-        keys=(("group", NUMBER), ("bucket", NUMBER)),
-        measures=(("count", NUMBER, "sum"),),
-        weight="count",
-        group=("group",),
-        coarsens="bucket",
-        bound=700,
-    )
+    shape = keyed("group", "bucket", **COUNTS, weight="count", group=("group",), coarsens="bucket", bound=700)
     random = Random(seed)
     pairs = [(random.randrange(20), random.randrange(-300, 600)) for _ in range(3000)]
     whole = Partials(shape)
@@ -207,45 +194,13 @@ def test_against_numpy(values: list[int], quantile: float) -> None:
     assert abs(found[0] - expected) <= abs(expected) * RELATIVE_ERROR
 
 
-def test_ranks() -> None:
-    for size in (1, 2, 99, 100, 101):
-        values = numbers(list(range(1, size + 1)))
-        (found,) = percentiles(np.zeros(size, np.int64), values, np.ones(size, np.int64), [0.99], 1)
-        assert found[0] == -(-size * 99 // 100)
+@examples(3)
+@given(data=st.data())
+def test_timing_of_parts(data: st.DataObject) -> None:
+    def fresh() -> Timing:
+        return Timing(TimingParameters(by=("api", "client")))
 
-
-FETCH = {"max_wait_ms": 500, "min_bytes": 1}
-
-
-def timed_rows() -> list[Row]:
-    return [
-        exchange("Fetch", 0, latency_us=503_000, duration_us=503_500, request_body=FETCH, partitions=[partition()]),
-        exchange(
-            "Fetch",
-            1,
-            latency_us=40_000,
-            duration_us=41_000,
-            request_body=FETCH,
-            partitions=[partition(bytes=70), partition("payments")],
-        ),
-        exchange("Produce", 2, latency_us=30_000, duration_us=30_000, api_version=3, throttle_time_ms=20),
-        exchange("Produce", 3, latency_us=5_000, duration_us=6_000, api_version=9, throttle_time_ms=900, retransmits=2),
-        exchange("SyncGroup", 4, latency_us=8_000, duration_us=8_000, request_body={"assignments": []}),
-        exchange("Produce", 5, latency_us=None, duration_us=None, status="no_response"),
-        exchange("Produce", 6, latency_us=-5, duration_us=10, request_body="{not json"),
-        exchange("Fetch", 7, latency_us=600_000, duration_us=600_000, request_body="[]"),
-    ]
-
-
-def test_parts_merge() -> None:
-    whole, parts = Timing(TimingParameters(by=("api", "client"))), []
-    every = timed_rows()
-    whole.update(batch_of(every))
-    for place in (5, 2, 0, 7, 1, 6, 3, 4):
-        part = Timing(TimingParameters(by=("api", "client")))
-        part.update(batch_of([every[place]]))
-        parts.append(Timing.from_state(part.state()))
-    first = parts[0]
-    for other in parts[1:]:
-        first.merge(other)
-    assert first.result().equals(whole.result())
+    whole = fresh()
+    whole.update(pool_batch("exchanges"))
+    merged = merged_in_parts(data, ["exchanges"], fresh, lambda part: Timing.from_state(part.state()))
+    assert merged.result().to_pylist() == whole.result().to_pylist() != []

@@ -169,7 +169,6 @@ def test_invalid_utf8(tmp_path: Path) -> None:
 
 
 def small(folder: Path) -> Path:
-    """Write an export with a file of three columns."""
     columns = {"time_ns": range(50), "api": ["Fetch", "Produce"] * 25, "topics": [["a"], None] * 25}
     return export_of(folder, pa.table(columns))
 

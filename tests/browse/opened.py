@@ -61,7 +61,6 @@ def found(name: str, api: str, error: str = "") -> tuple[Exchange, Row]:
     index = fill(reading)
     row = next(row for row in rows_of(index) if row.api.startswith(api) and error in row.error)
     exchange = reading.look(index, row, stopped=never)
-    assert exchange is not None
     return exchange, row
 
 

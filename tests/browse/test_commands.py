@@ -59,7 +59,6 @@ def test_titles_of_findings_are_on_their_evidence() -> None:
 
 def test_a_broken_capture_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
     wrong = run_command(Commands((CAPTURE,)).write(f"{tmp_path}/none/out.jsonl", ""), stopped=never).wrong
-    assert wrong is not None
     assert "none/out.jsonl" in wrong
     assert (FINDINGS, BROKEN) == (Exit.FINDINGS, Exit.BROKEN)
     cut = tmp_path / "cut.pcap"
@@ -161,7 +160,6 @@ def test_commands_show_the_exchange(name: str, api: str, error: str) -> None:
     assert len({one.pop("exchange") for one in others}) == 1
     assert lines == others
     for message in (exchange.request, exchange.response):
-        assert message is not None
         assert bytes.fromhex(texts[f"{message.type} in hex"]) == message.frame
         shown = json.loads(run(texts[f"{message.type} as a decode-bytes command"], "--format", "json"))
         line = next(one for one in lines if one["type"] == message.type)
@@ -179,8 +177,6 @@ def test_secrets_are_blank() -> None:
             assert "alice-secret" not in text
             assert b"alice-secret".hex() not in text
     exchange, _, texts = texts_of("java-sasl", "SaslAuthenticate")
-    assert exchange.request is not None
-    assert exchange.request.frame is not None
     assert b"alice-secret" in exchange.request.frame
     assert len(texts["request in hex"]) == 2 * exchange.request.size
     assert "SaslAuthenticate" in run(texts["request as a decode-bytes command"])

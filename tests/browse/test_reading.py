@@ -31,12 +31,10 @@ def test_a_second_reading_gives_the_same_exchange(name: str) -> None:
     assert len(index) == len(exchanges)
     for place in range(0, len(index), 7):
         found, wanted = reading.look(index, index.row(place), stopped=never), exchanges[place]
-        assert found is not None
         for one, other in ((found.request, wanted.request), (found.response, wanted.response)):
             assert (one is None) == (other is None)
             if isinstance(one, Message) and isinstance(other, Message):
                 assert (one.header, one.first_packet, one.time_ns) == (other.header, other.first_packet, other.time_ns)
-                assert one.frame is not None
                 assert len(one.frame) == one.size
                 assert one.errors == other.errors
                 # Names that were learned later are known by now.
@@ -63,7 +61,6 @@ def test_readings_for_jumps_leave_names_known() -> None:
     row = next(row for row in rows_of(index) if row.api == "Fetch v18")
     seen: list[tuple[int, int | None]] = []
     found = reading.look(index, row, stopped=never, progress=lambda *at: seen.append(at))
-    assert found is not None
     assert [*mentions(found.request, found.response).topics] == ["errors"]
     size = path_of("java-errors").stat().st_size
     assert seen[-1] == (size, size)
@@ -84,8 +81,6 @@ EXCHANGES = list(kafkasniff.read(path_of("java-errors")))
 
 
 def asked(exchange: Exchange) -> tuple[int, int]:
-    assert exchange.request is not None
-    assert exchange.request.time_ns is not None
     return exchange.request.time_ns, exchange.request.first_packet
 
 
@@ -106,7 +101,6 @@ def filled() -> ExchangeIndex:
 def test_rows_say_what_the_exchanges_say(filled: ExchangeIndex) -> None:
     for row, exchange in zip(rows_of(filled), sorted(EXCHANGES, key=asked), strict=True):
         request, response = exchange.request, exchange.response
-        assert request is not None
         assert (row.packet, row.exchange_id, row.connection, row.latency) == (
             request.first_packet, exchange.exchange_id, exchange.connection, exchange.latency_ns)  # fmt: skip
         assert (row.api, row.client_id) == (f"{request.api} v{request.api_version}", request.client_id)
@@ -217,8 +211,6 @@ def test_an_exchange_is_that_of_the_capture(name: str) -> None:
     for row in rows_of(index)[::5]:
         found = reading.look(index, row, stopped=never)
         wanted = captured.look(known, rows[row.connection_id, row.exchange_id], stopped=never)
-        assert found is not None
-        assert wanted is not None
         for one, other in ((found.request, wanted.request), (found.response, wanted.response)):
             assert (one is None) == (other is None)
             if one is not None and other is not None:
@@ -278,8 +270,7 @@ def test_a_file_is_followed_to_its_end(tmp_path: Path) -> None:
     assert reading.fill(index, None, stopped=never, progress=progress, follow=True) is False
     assert 0 < seen[0] < len(index) == 49
     assert capture.state == ""
-    found = reading.look(index, index.row(48), stopped=never)
-    assert found is not None
+    assert reading.look(index, index.row(48), stopped=never) is not None
 
 
 @pytest.mark.parametrize("suffix", ["", "gz"])

@@ -39,7 +39,6 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
     (folder / "kafkasniff.py").write_text("raise SystemExit('imported from the current folder')")
     command = [sys.executable, "-P", "-m", "kafkasniff", "browse", "--serve", *arguments, "--", "-a b.pcap"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
         try:
             yield process, process.stdout.readline().decode().strip()
         finally:
@@ -94,15 +93,8 @@ def test_only_with_the_token(tmp_path: Path) -> None:
     with served(tmp_path) as (process, address):
         base, _, token = address.rstrip("/").rpartition("/")
         assert len(token) >= 40
-        for wrong in (
-            "/",
-            "/ws",
-            "/static/js/textual.js",
-            f"/{token[:-1]}/",
-            f"/x{token}/",
-            f"/{token.lower()}x/ws",
-            "//",
-        ):
+        wrongs = ("/", "/ws", "/static/js/textual.js", "//", f"/{token[:-1]}/", f"/x{token}/", f"/{token.lower()}x/ws")
+        for wrong in wrongs:
             assert answer(base + wrong).status == 403
         with pytest.raises(websocket.WebSocketBadStatusException) as refused:
             page(f"{base}/{token[::-1]}/")
@@ -137,7 +129,6 @@ def test_explorers_end_with_the_server(tmp_path: Path, signum: signal.Signals) -
         code = process.wait(SECONDS)
         assert code == (-signum if signum == signal.SIGKILL else 0)
         soon(lambda: is_gone(explorer))
-        assert process.stderr is not None
         assert process.stderr.read().splitlines() == [b"kafkasniff: serving browsers on this machine, Ctrl-C to stop"]
 
 
@@ -258,6 +249,5 @@ def test_a_malformed_message_ends_its_page(tmp_path: Path) -> None:
         soon(lambda: not children(process.pid))
         process.terminate()
         assert process.wait(SECONDS) == 0
-        assert process.stderr is not None
         reported = b"kafkasniff: a page sent a malformed message and was closed"
         assert process.stderr.read().splitlines()[1:] == [reported] * len(messages)

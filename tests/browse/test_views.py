@@ -209,7 +209,6 @@ def test_decoded_values(tmp_path: Path) -> None:
     assert not reading.fill(index, predicate, stopped=lambda: False, progress=unseen)
     assert len(index) == 1
     exchange = reading.look(index, index.row(0), stopped=lambda: False)
-    assert exchange is not None
     (found,) = records(exchange)
     assert found.schema == "301/302"
     for form in ("text", "JSON"):

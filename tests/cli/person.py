@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
 import termios
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafkasniff.cli.environment import Environment
 
 PATIENCE = 60
 """Seconds until something that never comes is given up."""
@@ -59,3 +65,13 @@ class Person:
         os.close(self.program)
         os.close(self.end)
         self._reading.join(PATIENCE)
+
+    @contextmanager
+    def world(self, **options: Any) -> Iterator[Environment]:
+        """Where a command runs in this terminal."""
+        with (
+            open(os.dup(self.program), "rb", buffering=0) as stdin,
+            open(os.dup(self.program), "wb", buffering=0) as stdout,
+        ):
+            given = {"stdin": stdin, "stdout": stdout, "stderr": io.StringIO(), "environ": {"TERM": "xterm"}, **options}
+            yield Environment(stdin_tty=True, stdout_tty=True, **given)

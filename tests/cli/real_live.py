@@ -20,7 +20,6 @@ STAYS: Final = ["--keep-root"] if os.geteuid() == 0 else []
 
 def until_it_captures(process: subprocess.Popen[Any]) -> None:
     """Read the output of `live`, including warnings, until it captures."""
-    assert process.stderr is not None
     said = b""
     while b"listening on" not in said:
         line = process.stderr.readline()

@@ -90,27 +90,23 @@ def test_the_first_signal_stops_a_run_without_an_end() -> None:
     assert stopped == [True]
 
 
-def test_a_lost_exception_is_raised_again() -> None:
+class Loses:
     """Python drops exceptions in destructors."""
 
-    class Loses:
-        def __del__(self) -> None:
-            send(signal.SIGTERM)
-
-    def lose(_: Interrupts) -> None:
-        one = Loses()
-        del one
-        wait()
-
-    assert interrupted(lose).signum == signal.SIGTERM
+    def __del__(self) -> None:
+        send(signal.SIGTERM)
 
 
-def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
+def clear() -> None:
     """As an extension module does that clears every exception."""
+    with contextlib.suppress(BaseException):
+        send(signal.SIGTERM)
 
+
+@pytest.mark.parametrize("lose", [Loses, clear])
+def test_a_lost_exception_is_raised_again(lose: Callable[[], object]) -> None:
     def work(_: Interrupts) -> None:
-        with contextlib.suppress(BaseException):
-            send(signal.SIGTERM)
+        lose()
         wait()
 
     assert interrupted(work).signum == signal.SIGTERM

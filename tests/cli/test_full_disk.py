@@ -27,8 +27,6 @@ class Disk:
         self.path = Path(f"/proc/{process.pid}/root{folder}")
 
     def resize(self, kilobytes: int) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(f"{kilobytes}\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "done\n"
@@ -45,8 +43,6 @@ def disk(tmp_path: Path, require_tool: Callable[[str], str]) -> Iterator[Disk]:
     )
     words = [require_tool("unshare"), "--mount", "sh", "-c", script, "sh", str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
             if process.stdout.readline() != "done\n":
                 missing("mount namespaces need root or CAP_SYS_ADMIN")

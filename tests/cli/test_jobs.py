@@ -26,7 +26,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.native import lines
 from kafkasniff.runtime.threads import Task
 from tests.choice import DEEP, fewer, in_turn, one_in
-from tests.cli.console import Result, kafkasniff
+from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft import disturb
 from tests.craft.samples import mixed
@@ -46,12 +46,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("captures") / "large.pcap"
     small_messages.write(path, connections=20, wanted=fewer(4_000, 20_000))
     return path
-
-
-def equal(found: Result, expected: Result) -> None:
-    assert found.code == expected.code
-    assert found.err == expected.err
-    assert found.out == expected.out
 
 
 @pytest.mark.parametrize(
@@ -75,7 +69,7 @@ def test_the_output_matches_that_of_one_thread(tmp_path: Path, options: tuple[st
     # Seven messages are shown before the reader reaches the truncated end.
     assert expected.code == (Exit.OK if "7" in options else Exit.BROKEN)
     for jobs in (2, 5) if DEEP else (2 + 3 * (len(options) % 2),):
-        equal(kafkasniff("decode", "--jobs", jobs, *options, *captures), expected)
+        assert kafkasniff("decode", "--jobs", jobs, *options, *captures) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,7 +86,7 @@ def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pipeline, "FIRST_ROWS", min(rows, 512))
         monkeypatch.setattr(pipeline, "MAX_ROWS", rows)
         monkeypatch.setattr(lines_ahead, "TASK_BYTES", size)
-        equal(kafkasniff("decode", "--jobs", jobs, *options, path), expected)
+        assert kafkasniff("decode", "--jobs", jobs, *options, path) == expected
 
 
 class BrokenError(Exception):
@@ -133,7 +127,7 @@ def test_a_damaged_capture(large: Path, tmp_path: Path) -> None:
     expected = kafkasniff("decode", "--format", "json", "--jobs", 1, path)
     assert expected.out
     assert expected.code != Exit.OK
-    equal(kafkasniff("decode", "--format", "json", "--jobs", 2, path), expected)
+    assert kafkasniff("decode", "--format", "json", "--jobs", 2, path) == expected
 
 
 @pytest.fixture(params=[[], ["--filter", "has request.topics"]], ids=" ".join)
@@ -146,7 +140,6 @@ def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
         bufsize=0,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert process.stdout is not None
     process.stdout.read(10)
     yield process
     process.kill()
@@ -165,15 +158,12 @@ def test_interrupted(busy: Process) -> None:
 
 @pytest.mark.extended
 def test_a_reader_that_closes(busy: Process) -> None:
-    assert busy.stdout is not None
     busy.stdout.close()
     assert busy.wait(60) == Exit.OK
-    assert busy.stderr is not None
     assert busy.stderr.read() == b""
 
 
 def sparse(path: Path, size: int) -> str:
-    """A sparse file of that size."""
     with path.open("wb") as file:
         file.truncate(size)
     return str(path)

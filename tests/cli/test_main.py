@@ -15,14 +15,7 @@ import pytest
 import kafkasniff as package
 from kafkasniff.cli import main as entrance
 from kafkasniff.cli.environment import Exit, Interrupted
-from kafkasniff.errors import (
-    CaptureError,
-    DefinitionError,
-    MissingPartError,
-    OutOfMemoryError,
-    OutputError,
-    UsageError,
-)
+from kafkasniff.errors import CaptureError, DefinitionError, MissingPartError, OutOfMemoryError, OutputError, UsageError
 from kafkasniff.native import kernel_note
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -174,9 +167,6 @@ def test_failures_show_their_traceback_on_request(
     assert "Traceback" in result.err
 
 
-# -- as a process ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.extended
 @pytest.mark.parametrize(
     ("line", "code", "said"),
@@ -204,9 +194,6 @@ def test_signals_end_a_run_between_lines(signum: int | str, code: int, capture: 
     command = [*nohup, *PYTHON, "decode", "--format", "json", "-"]
     pipe, data = subprocess.PIPE, capture.read_bytes()
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdin.write(data[: len(data) // 2])
         process.stdin.flush()
         first = process.stdout.readline()

@@ -88,36 +88,19 @@ class Talk:
 
 
 @contextlib.contextmanager
-def processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start processes, and end those that are left."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(command, **{**pipes, **more}))
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-
-
-def pipeline(
-    start: Callable[..., subprocess.Popen[bytes]], first: list[str], second: list[str]
-) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    """`first | second`, in their own process group, as in a shell."""
-    source = start(first, process_group=0, stderr=subprocess.DEVNULL)
-    assert source.stdout is not None
-    sink = start(second, stdin=source.stdout, process_group=source.pid)
-    # Only the second process keeps the pipe open, so that the first notices when it exits.
-    source.stdout.close()
-    return source, sink
+def pipeline(first: list[str], second: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with (
+        subprocess.Popen(first, stdin=null, stdout=pipe, stderr=null, process_group=0) as source,
+        subprocess.Popen(second, stdin=source.stdout, stdout=pipe, stderr=pipe, process_group=source.pid) as sink,
+    ):
+        # Only the second process keeps the pipe open, so that the first notices when it exits.
+        source.stdout.close()
+        try:
+            yield source, sink
+        finally:
+            source.kill()
+            sink.kill()
 
 
 def writers(port: int) -> dict[str, list[str]]:
@@ -144,10 +127,8 @@ def test_lines_appear_while_the_capture_runs(
 @on_own_loopback
 def check_lines_appear_while_the_capture_runs(program: str, which: str) -> None:
     talk = Talk()
-    with contextlib.closing(talk), processes() as start:
-        source, sink = pipeline(start, [program, *writers(talk.port)[which]], DECODE)
-        assert sink.stdout is not None
-        assert sink.stderr is not None
+    command = [program, *writers(talk.port)[which]]
+    with contextlib.closing(talk), pipeline(command, DECODE) as (source, sink):
         lines = Lines(sink.stdout)
         found = [talk.until_captured(lines)]
         last = talk.count

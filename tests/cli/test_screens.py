@@ -68,11 +68,7 @@ def named(answer: dict[str, Any]) -> Iterator[Any]:
     yield from (group["keys"]["client_id"] for group in answer.get("groups") or () if "keys" in group)
 
 
-@pytest.mark.parametrize(
-    ("turn", "command"),
-    one_in(3, in_turn(TURNS, FITTED, 2, with_all=6)),
-    ids=ids,
-)
+@pytest.mark.parametrize(("turn", "command"), one_in(3, in_turn(TURNS, FITTED, 2, with_all=6)), ids=ids)
 def test_tables_fit(turn: tuple[Path, int], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     path, width = turn

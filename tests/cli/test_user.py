@@ -102,7 +102,6 @@ def run_live(
             cwd=folder,
             env=environ(**variables),
         )
-        assert process.stderr is not None
         first = line = process.stderr.readline()
         if "warning: " in first:
             line = process.stderr.readline()
@@ -110,7 +109,6 @@ def run_live(
             process.kill()
             pytest.fail(first + line + process.communicate()[1])
     try:
-        assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [(line["type"], line["api"]) for line in lines] == [("request", "Produce"), ("response", "Produce")]
         look(process.pid)
@@ -221,9 +219,6 @@ def with_capability(setpriv: str, folder: Path) -> None:
     # Arrow would start a thread.
     options = ["--export", "tables"]
     assert run_live(options, look, folder, around=around)[0] == "kafkasniff: listening on lo, Ctrl-C to stop\n"
-
-
-# -- errors
 
 
 def ended(arguments: list[str], folder: Path, **variables: str) -> tuple[int, str]:

@@ -76,10 +76,7 @@ def test_what_names_the_package(command: str, tmp_path: Path, monkeypatch: pytes
 
 def test_completion_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_KAFKASNIFF_COMPLETE", "bash_complete")
-    for words, found in (
-        ("analyze la", "plain,latency plain,lag"),
-        ("analyze latency --", None),
-    ):
+    for words, found in (("analyze la", "plain,latency plain,lag"), ("analyze latency --", None)):
         monkeypatch.setenv("COMP_WORDS", f"kafkasniff {words}")
         monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
         done = without_arrow()

@@ -59,23 +59,14 @@ class Talk:
         self.client = Endpoint(address, 51_000 + number)
         self.software = software
 
+    def _message(self, kind: Any, size: int, number: int | None, key: Any, api: Any, **more: Any) -> Message:
+        ends = {"exchange": number, "connection": self.number, "client": self.client, "broker": BROKER}
+        return Message(kind, size, number, key, api, 9, self.client_id, **ends, **more)
+
     def request(self, at_ns: int, api: str, body: dict[str, Any] | None = None, size: int = 100) -> Message:
         self.scene.exchange += 1
-        return Message(
-            "request",
-            size,
-            self.scene.exchange,
-            KEYS[api],
-            api,
-            9,
-            self.client_id,
-            body=body,
-            exchange=self.scene.exchange,
-            connection=self.number,
-            time_ns=START_NS + at_ns,
-            client=self.client,
-            broker=BROKER,
-        )
+        more = {"body": body, "time_ns": START_NS + at_ns}
+        return self._message("request", size, self.scene.exchange, KEYS[api], api, **more)
 
     def response(
         self,
@@ -85,36 +76,13 @@ class Talk:
         size: int = 60,
         errors: tuple[ErrorCode, ...] = (),
     ) -> Message:
-        assert request.time_ns is not None
-        return Message(
-            "response",
-            size,
-            request.correlation_id,
-            request.api_key,
-            request.api,
-            9,
-            self.client_id,
-            body=body,
-            errors=errors,
-            exchange=request.exchange,
-            connection=self.number,
-            time_ns=request.time_ns + latency_ns,
-            client=self.client,
-            broker=BROKER,
-            latency_ns=latency_ns,
-        )
+        more = {"body": body, "errors": errors, "time_ns": request.time_ns + latency_ns, "latency_ns": latency_ns}
+        return self._message("response", size, request.exchange, request.api_key, request.api, **more)
 
     def end(self, request: Message, response: Message | None, status: Any = "answered") -> Exchange:
-        return Exchange(
-            request.exchange or 0,
-            self.number,
-            status,
-            request,
-            response,
-            None if response is None else response.latency_ns,
-            software_name=self.software or None,
-            software_version="1.0" if self.software else None,
-        )
+        latency = None if response is None else response.latency_ns
+        software = {"software_name": self.software, "software_version": "1.0"} if self.software else {}
+        return Exchange(request.exchange or 0, self.number, status, request, response, latency, **software)
 
     def closed(self) -> Connection:
         return Connection(self.number, self.number, "kafka", "fin", self.client, BROKER)

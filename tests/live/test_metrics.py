@@ -62,17 +62,14 @@ def test_metrics_of_a_capture() -> None:
     assert values(found, "responses_total") == {("ApiVersions",): 2, ("Metadata",): 2, ("Produce",): 11, ("Fetch",): 7}
     assert values(found, "errors_total") == {("Produce", "6", "NOT_LEADER_OR_FOLLOWER"): 1}
     assert values(found, "exchanges_total") == {
-        ("ApiVersions", "answered"): 2,
-        ("Metadata", "answered"): 2,
-        ("Produce", "answered"): 11,
-        ("Produce", "no_response"): 1,
-        ("Fetch", "answered"): 7,
-        ("Fetch", "unanswered"): 1,
+        **{
+            (api, "answered"): count
+            for api, count in (("ApiVersions", 2), ("Metadata", 2), ("Produce", 11), ("Fetch", 7))
+        },
+        **{("Produce", "no_response"): 1, ("Fetch", "unanswered"): 1},
     }
-    assert values(found, "records_total") == {
-        ("crafted", "produced", "orders"): 44,
-        ("crafted", "fetched", "orders"): 246,
-    }
+    counts = {("crafted", "produced", "orders"): 44, ("crafted", "fetched", "orders"): 246}
+    assert values(found, "records_total") == counts
     assert values(found, "problems_total") == {("request-unanswered",): 1}
     assert values(found, "connections_total") == {(): 2}
     assert values(found, "connections_open") == {(): 0}

@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from kafkasniff.live.columns import (
-    TABLES,
-    Head,
-    identity,
-    table_lines,
-)
+from kafkasniff.live.columns import TABLES, Head, identity, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
 from kafkasniff.live.snapshot import Breadcrumb, Snapshot
 from kafkasniff.live.state import ViewState, drilled, press
@@ -159,7 +154,6 @@ def test_sorting_cycles(table: int) -> None:
     for _ in TABLES[table].sortable:
         rows = state.rows(CLUSTER)
         rank = TABLES[table].columns[state.sort[table]].rank
-        assert rank is not None
         ranks = [rank(row) for row in rows]
         assert ranks == sorted(ranks, reverse=True)
         assert state.cursor(rows) == 0

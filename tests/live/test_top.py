@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from typing import Any
 
@@ -18,10 +19,10 @@ from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
 from kafkasniff.live.traffic import WINDOW_SLOTS, Entry, latency_bucket, topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
-from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.live.scenes import Scene, Talk, fetched_body, produce_body
+from tests.test_boundaries import cut
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -32,15 +33,9 @@ def of_capture(*sizes: int) -> Snapshot:
     """The snapshot after the crafted capture, read in batches of this many packets."""
     model, packets = TopModel(), mixed()
     inspector = Inspector(connections=True, records="metadata")
-    place = 0
-    batches: list[PacketBatch] = []
-    while place < len(packets):
-        count = sizes[len(batches) % len(sizes)]
-        part = packets[place : place + count]
-        batches.append(batch(part, range(place, place + len(part))))
-        place += len(part)
-    for one in batches:
-        for event in inspector.feed(one):
+    rows = itertools.takewhile(lambda row: row < len(packets), itertools.accumulate(itertools.cycle(sizes)))
+    for part in cut(batch(packets), rows):
+        for event in inspector.feed(part):
             model.take(event)
     for event in inspector.close():
         model.take(event)
@@ -51,27 +46,18 @@ def of_capture(*sizes: int) -> Snapshot:
 def test_snapshot_of_a_capture() -> None:
     """Counted by hand: see `tests.craft.samples`."""
     shot = of_capture(1000)
-    apis = by_name(shot.apis)
-    assert {name: row.total for name, row in apis.items()} == {
-        "ApiVersions": 2,
-        "Metadata": 2,
-        "Produce": 12,
-        "Fetch": 8,
-    }
-    assert [(error.api, error.error, error.responses) for error in shot.errors] == [
-        ("Produce", "NOT_LEADER_OR_FOLLOWER", 1)
-    ]
+    apis = {row.name: row.total for row in shot.apis}
+    assert apis == {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
+    errors = [(error.api, error.error, error.responses) for error in shot.errors]
+    assert errors == [("Produce", "NOT_LEADER_OR_FOLLOWER", 1)]
     assert (shot.all.total, shot.all.total_errors) == (24, 1)
-    assert {(row.name, row.client): row.total for row in shot.clients} == {
-        ("crafted", "10.0.0.5"): 15,
-        ("crafted", "10.0.0.6"): 9,
-    }
+    clients = {(row.name, row.client): row.total for row in shot.clients}
+    assert clients == {("crafted", "10.0.0.5"): 15, ("crafted", "10.0.0.6"): 9}
     # 3 … 8 records, five times 2, and one; 1 + 0 + 40 + 3 + 200 + 0 + 2 fetched. The window is at least a second.
     topic = by_name(shot.topics)["orders"]
     assert (topic.produced, topic.fetched, topic.errors) == (44, 246, 1)
     assert (shot.connections, shot.connections_open, shot.without_response) == (2, 0, 1)
     assert (shot.outstanding, shot.overdue, shot.waiting) == (0, 0, ())
-    assert shot.detail is not None
     assert shot.detail.row.software == "craft 1.0"
     assert [one.api for one in shot.detail.recent[:2]] == ["Metadata", "Produce"]
     assert {row.name: row.total for row in shot.detail.apis} == {"ApiVersions": 1, "Metadata": 2, "Produce": 12}
@@ -120,7 +106,6 @@ def test_memory_of_a_connection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         for event in scene.whole(talk, step * 1000, 500, api, errors=errors):
             model.take(event)
     shot = model.snapshot(focus=1)
-    assert shot.detail is not None
     assert {row.name: row.total for row in shot.detail.apis} == {"Metadata": 20, "Fetch": 20, "other": 40}
     assert len(shot.detail.recent) == MAX_RECENT
     # Looked for once, however often the connection is shown.
@@ -147,7 +132,6 @@ def test_events_with_missing_facts() -> None:
     assert (shot.problems, shot.without_response, shot.outstanding) == (2, 1, 0)
     assert by_name(shot.apis)["?"].p50 == pytest.approx(-5000, rel=0.004)
     assert (shot.now_ns, shot.seconds) == (None, 0)
-    assert shot.detail is not None
     assert shot.detail.recent[0].api == "?"
 
 
@@ -174,10 +158,6 @@ def test_nothing_is_lost_when_slots_leave_the_window(steps: list[tuple[int, int]
     assert entry.window(now).requests == sum(within)
     assert entry.window(now).latency_max == max(within, default=0)
     assert entry.window(now + WINDOW_SLOTS).requests == 0
-
-
-def requests(entry: Entry | None) -> int:
-    return 0 if entry is None else entry.total().requests
 
 
 def message(kind: Any, key: int, body: dict[str, Any] | None) -> Message:

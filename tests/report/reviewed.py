@@ -20,36 +20,47 @@ from tests.conftest import ROOT
 
 FOLDER = Path(__file__).parent
 CAPTURES = ("java-group-classic.pcap", "java-errors.pcap", "java-sasl.pcap", "tls/tls12-kafka-python.pcapng")
-OURS = {"script": False, "style": False, "text": False, "tspan": False}
+OURS = {"script", "style", "text", "tspan"}
 """Elements without words of the page: its code, and labels that the drawing library chooses."""
 
 
-class Words(HTMLParser):
-    """Words of a page, one piece per line, with the anchors between them."""
+class Elements(HTMLParser):
+    """Elements of a page with their attributes, its text, and its words: a piece per line, anchors between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: bytes) -> None:
         super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
         self.lines: list[str] = []
-        self._inside = ""
+        self.inside: dict[str, str] = {}
+        self._now = ""
+        self.feed(page.decode())
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._inside = tag
+        self._now = tag
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
         self.lines += [f"#{value}" for name, value in attrs if name == "id"]
 
     def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
+        self._now = ""
 
     def handle_data(self, data: str) -> None:
+        if self._now in ("script", "style"):
+            self.inside[self._now] = self.inside.get(self._now, "") + data
+        else:
+            self.words.append(data)
         words = " ".join(data.split())
-        if words and OURS.get(self._inside, True):
+        if words and self._now not in OURS:
             self.lines.append(words)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
 
 
 def words_of(page: bytes) -> str:
-    parser = Words()
-    parser.feed(page.decode())
-    parser.close()
-    return "\n".join(parser.lines) + "\n"
+    return "\n".join(Elements(page).lines) + "\n"
 
 
 def shortened(value: Any) -> Any:

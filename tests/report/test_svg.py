@@ -58,8 +58,6 @@ def test_what_a_chart_looks_like_is_kept() -> None:
     assert "<title>Produce &lt;b&gt;: 5</title>" in found
 
 
-# -- any text ----------------------------------------------------------------------------------------------------------
-
 TEXT = st.text(st.characters() | st.characters(categories=["Cs", "Cc", "Cf", "Co", "Mn", "So"]), max_size=40)
 
 

@@ -31,10 +31,7 @@ def traffic(
     size: int = 100,
     **values: Any,
 ) -> pa.RecordBatch:
-    """`rate`: requests per second;
-
-    `tail`: slowdown of the slowest fiftieth; `fail`: number of requests with error 6.
-    """
+    """`rate`: requests per second; `fail`: share of requests with error 6."""
     random, load, rows = Random(seed), 0.0, []
     for number in range(seconds * rate):
         if number % rate == 0:

@@ -39,7 +39,6 @@ class Talk(Conversation):
     ) -> None:
         """A request, its response after `wait` seconds (None: no response), then a pause."""
         found = api_by_name(api)
-        assert found is not None
         self._number += 1
         asked = request_bytes(found.key, version, self._number, **request)
         self.send("client", asked, 60_000, acknowledge=False)
@@ -48,10 +47,6 @@ class Talk(Conversation):
             self.acknowledge("broker")
             self.send("broker", response_bytes(found.key, version, self._number, **response), 60_000)
         self.wait(round(then * SECOND))
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass."""
-        self.wait(round(seconds * SECOND))
 
     def ended(self) -> Talk:
         """Close the client's side."""

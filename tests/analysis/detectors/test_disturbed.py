@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -33,25 +34,16 @@ def snapped(packets: Sequence[Packet]) -> list[Packet]:
     return [one.but(payload=one.payload[:40], cut=one.cut + len(one.payload[40:])) for one in packets]
 
 
-def brokers(packets: Sequence[Packet]) -> set[int]:
-    """Ports to which connections were opened."""
-    return {one.dport for one in packets if one.flags & SYN and not one.flags & ACK}
+def one_side(packets: Sequence[Packet], end: str) -> list[Packet]:
+    """A mirror port with one direction: to the ports to which connections were opened, or from them."""
+    ports = {one.dport for one in packets if one.flags & SYN and not one.flags & ACK}
+    return [one for one in packets if getattr(one, end) in ports]
 
 
-def requests(packets: Sequence[Packet]) -> list[Packet]:
-    """A mirror port with one direction …"""
-    ports = brokers(packets)
-    return [one for one in packets if one.dport in ports]
-
-
-def responses(packets: Sequence[Packet]) -> list[Packet]:
-    """… and with the other."""
-    ports = brokers(packets)
-    return [one for one in packets if one.sport in ports]
+requests, responses = partial(one_side, end="dport"), partial(one_side, end="sport")
 
 
 def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
-    """The capture begins later."""
     return packets[len(packets) * 2 // 9 :]
 
 
@@ -150,4 +142,4 @@ def test_disturbances_add_no_trouble(name: str, tmp_path: Path) -> None:
     for disturb in (requests, responses, snapped, lossy(0.01, name), lossy(0.05, name), lossy(0.33, name), part):
         found = run([disturbed(path.name, tmp_path / "a.pcap", disturb)]).findings
         added = [one.title for one in found if one.severity != "note" and one.detector not in usual]
-        assert added == [], disturb.__name__
+        assert added == [], disturb

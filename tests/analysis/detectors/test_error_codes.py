@@ -68,7 +68,6 @@ def _paths(struct: Struct, above: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 def _places() -> Iterator[Place]:
     for key in dissectors.api_keys():
         api = dissectors.api(key)
-        assert api is not None
         version = api.definition.response.versions.high
         for path in _paths(api.response(version).root):
             yield Place(api.name, version, path)
@@ -77,7 +76,6 @@ def _places() -> Iterator[Place]:
 def refused(place: Place, code: int, times: int) -> Talk:
     """A client that is refused some times, every six seconds."""
     api = dissectors.api_by_name(place.api)
-    assert api is not None
     asked, answer = _values(api.request(place.version).root), _values(api.response(place.version).root)
     if place.api == "Produce":
         asked["acks"] = -1
@@ -101,7 +99,6 @@ CODES: Final = [code for code in range(-1, 137) if code]
 @pytest.mark.parametrize(("place", "code"), some_pairs(PLACES, CODES, 24, 270), ids=str)
 def test_every_code_is_named(place: Place, code: int, tmp_path: Path) -> None:
     error = error_by_code(code)
-    assert error is not None
     settles = error.settled_by(place.api)
     talk = refused(place, code, 7 if settles in _NOBODY else 1)
     found = run([str(capture_of(tmp_path / "a.pcap", [talk]))], only=NAMING).findings

@@ -24,46 +24,39 @@ from tests.analysis.detectors.faults import (
 from tests.cli.console import kafkasniff
 
 CAUSES = [
-    ("error clients-at-controllers", "clients-at-controllers", "client-at-controller"),
-    ("error fenced-producers", "fenced-producers", "transactional-id-shared"),
-    ("error hanging-transactions", "hanging-transactions", "transaction-timed-out"),
-    ("error missing-topics", "missing-topics", "topic-deleted"),
-    ("error missing-topics", "missing-topics", "topic-missing"),
-    ("error offsets-out-of-range", "offsets-out-of-range", "no-offset-no-reset"),
-    ("error offsets-out-of-range", "offsets-out-of-range", "offset-beyond-end-replayed"),
-    ("error offsets-out-of-range", "offsets-out-of-range", "offset-out-of-range"),
-    ("error offsets-out-of-range", "offsets-out-of-range", "offsets-deleted"),
-    ("error other-clusters", "other-clusters", "other-cluster"),
-    ("error oversized-messages", "oversized-messages", "batch-recompressed"),
-    ("error repeated-deliveries", "repeated-deliveries", "share-group-archives"),
-    ("error repeated-starts", "repeated-starts", "poison-record"),
-    ("error repeated-starts", "repeated-starts", "record-retried"),
-    ("error repeated-starts", "repeated-starts", "streams-threads-replaced"),
-    ("error shared-instances", "shared-instances", "instance-shared"),
-    ("error unanswered-requests", "unanswered-requests", "controller-gone"),
-    ("error unanswered-requests", "unanswered-requests", "fetch-wait-long"),
-    ("error unreached-listeners", "unreached-listeners", "ports-swapped"),
-    ("error wrong-protocol", "wrong-protocol", "request-too-large"),
-    ("warning cut-connections", "cut-connections", "connections-cut"),
-    ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
-    ("warning forgotten-connections", "forgotten-connections", "firewall-forgets"),
-    ("warning growing-lag", "growing-lag", "lag-grows"),
-    ("warning growing-lag", "growing-lag", "poison-record-once"),
-    ("warning lagging-replicas", "lagging-replicas", "replica-limited"),
-    ("warning malformed-messages", "malformed-messages", "request-malformed"),
-    ("warning rebalance-storms", "rebalance-storms", "member-comes-and-goes"),
-    ("warning still-members", "still-members", "consumer-stands-still"),
-    ("warning still-members", "still-members", "member-stands-still"),
-    ("warning stuck-stable-offsets", "stuck-stable-offsets", "transaction-left-open"),
-    ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
-    ("warning not-leader", "not-leader", "leaders-move"),
-    ("warning not-leader", "not-leader", "leaders-move-old-client"),
-    ("warning late-answers", "late-answers", "broker-pauses"),
-    ("warning late-answers", "late-answers", "broker-throttled"),
-    ("warning late-answers", "late-answers", "disk-slow"),
-    ("warning late-answers", "late-answers", "disk-slow-for-writes"),
+    (first, first.split()[1], name)
+    for first, names in (
+        line.split(": ")
+        for line in """\
+error clients-at-controllers: client-at-controller
+error fenced-producers: transactional-id-shared
+error hanging-transactions: transaction-timed-out
+error missing-topics: topic-deleted topic-missing
+error offsets-out-of-range: no-offset-no-reset offset-beyond-end-replayed offset-out-of-range offsets-deleted
+error other-clusters: other-cluster
+error oversized-messages: batch-recompressed
+error repeated-deliveries: share-group-archives
+error repeated-starts: poison-record record-retried streams-threads-replaced
+error shared-instances: instance-shared
+error unanswered-requests: controller-gone fetch-wait-long
+error unreached-listeners: ports-swapped
+error wrong-protocol: request-too-large
+warning cut-connections: connections-cut
+warning expired-sessions: sasl-session-over
+warning forgotten-connections: firewall-forgets
+warning growing-lag: lag-grows poison-record-once
+warning lagging-replicas: replica-limited
+warning malformed-messages: request-malformed
+warning rebalance-storms: member-comes-and-goes
+warning still-members: consumer-stands-still member-stands-still
+warning stuck-stable-offsets: transaction-left-open
+warning transport-trouble: link-narrow-large
+warning not-leader: leaders-move leaders-move-old-client
+warning late-answers: broker-pauses broker-throttled disk-slow disk-slow-for-writes
+""".splitlines()
+    )
+    for name in names.split()
 ]
-"""The first finding in a capture: its severity and detector."""
 _FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)
 
 

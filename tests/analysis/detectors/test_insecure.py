@@ -41,43 +41,38 @@ def _over(**changes: Any) -> Transport:
     return Transport(tls=True, decrypted=True, **changes)
 
 
-def test_readable_credentials() -> None:
-    assert _kinds() == {"plaintext-credentials": "warning"}
-    assert _kinds(mechanism="OAUTHBEARER") == {"plaintext-credentials": "warning"}
-    assert _kinds(authentication="begun") == {"plaintext-credentials": "warning"}
-    assert _kinds(mechanism="SCRAM-SHA-512") == {"plaintext-scram": "note"}
+READABLE = {"plaintext-credentials": "warning"}
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "expected"),
     [
-        {"transport": _over(version="TLS 1.3")},
-        # The mechanism was agreed on, and nothing sent.
-        {"credentials": False},
-        {"mechanism": "GSSAPI"},
-        {"mechanism": "GSSAPI", "authentication": "begun"},
-        {"mechanism": None, "credentials": False, "authentication": "unknown"},
-        {"mechanism": None, "credentials": False, "authentication": "unserved"},
-        {"transport": _over(), "mechanism": None, "credentials": False, "authentication": "none"},
-        {"transport": Transport(tls=True), "mechanism": None, "credentials": False, "authentication": "hidden"},
-        {"transport": _over(version="TLS 1.2", cipher="TLS_RSA_WITH_AES_128_CBC_SHA", certificate=_CERTIFICATE)},
+        ({}, READABLE),
+        ({"mechanism": "OAUTHBEARER"}, READABLE),
+        ({"authentication": "begun"}, READABLE),
+        ({"mechanism": "SCRAM-SHA-512"}, {"plaintext-scram": "note"}),
+        # What protects little.
+        ({"transport": _over(version="TLS 1.0")}, {"old-tls": "warning"}),
+        ({"transport": _over(version="SSL 3.0")}, {"old-tls": "warning"}),
+        ({"transport": _over(version="TLS 1.2", cipher="0x000a")}, {"weak-cipher": "warning"}),
+        (
+            {"transport": _over(version="TLS 1.2", cipher="TLS_DH_anon_WITH_AES_128_CBC_SHA")},
+            {"weak-cipher": "warning"},
+        ),
+        # What only looks like a finding. The mechanism was agreed on, and nothing sent.
+        ({"transport": _over(version="TLS 1.3")}, {}),
+        ({"credentials": False}, {}),
+        ({"mechanism": "GSSAPI"}, {}),
+        ({"mechanism": "GSSAPI", "authentication": "begun"}, {}),
+        ({"mechanism": None, "credentials": False, "authentication": "unknown"}, {}),
+        ({"mechanism": None, "credentials": False, "authentication": "unserved"}, {}),
+        ({"transport": _over(), "mechanism": None, "credentials": False, "authentication": "none"}, {}),
+        ({"transport": Transport(tls=True), "mechanism": None, "credentials": False, "authentication": "hidden"}, {}),
+        ({"transport": _over(version="TLS 1.2", cipher="TLS_RSA_WITH_AES_128_CBC_SHA", certificate=_CERTIFICATE)}, {}),
     ],
 )
-def test_what_only_looks_like_a_finding(changes: dict[str, Any]) -> None:
-    assert _kinds(**changes) == {}
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({"version": "TLS 1.0"}, "old-tls"),
-        ({"version": "SSL 3.0"}, "old-tls"),
-        ({"version": "TLS 1.2", "cipher": "0x000a"}, "weak-cipher"),
-        ({"version": "TLS 1.2", "cipher": "TLS_DH_anon_WITH_AES_128_CBC_SHA"}, "weak-cipher"),
-    ],
-)
-def test_protocols_that_protect_little(changes: dict[str, Any], kind: str) -> None:
-    assert _kinds(transport=_over(**changes)) == {kind: "warning"}
+def test_kinds(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    assert _kinds(**changes) == expected
 
 
 def test_certificates() -> None:

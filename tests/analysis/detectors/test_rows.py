@@ -224,14 +224,6 @@ def test_waits(rows: list[Row], expected: list[tuple[str, bool]]) -> None:
     assert [(one.severity, one.values["moved"]) for one in found] == expected
 
 
-def test_the_transaction_is_named() -> None:
-    """By the first batch of it, at the last stable offset."""
-    written = exchange("Produce", transactional_id="ledger", partitions=[partition(offset=5)], client_id="writer")
-    (found,) = findings_of("stuck-stable-offsets", [written, *waiting(1, 9, 5)])
-    assert (found.subject["transactional_id"], found.subject["client_id"]) == ("ledger", "writer")
-    assert found.values["records"] == 35
-
-
 def fetch_of(at: float, size: int = 0, *, wait: float = 0.5, **values: Any) -> Row:
     """A fetch that the broker answers after `wait` seconds."""
     return exchange("Fetch", at, partitions=[partition(bytes=size)], latency_us=round(wait * 1e6), **values)
@@ -254,9 +246,6 @@ def test_a_consumer_without_a_group() -> None:
     assert still(*IDLE, fetch_of(6.5)) == ["note"]
     assert still(*IDLE, fetch_of(4)) == []
     assert still(*IDLE[:2], fetch_of(10)) == [], "too few fetches to know its pace"
-
-
-def test_a_consumer_that_has_got_records_works() -> None:
     assert still(*IDLE[:5], fetch_of(2.6, 100), fetch_of(10)) == []
     other = fetch_of(1, 100, wait=2.5, connection_id=2)
     assert still(*IDLE, other, fetch_of(10)) == [], "from another broker"
@@ -442,9 +431,3 @@ def test_who_is_denied_the_same_things_is_one_case() -> None:
         ("c at 10.0.0.3 may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
         ("d at 10.0.0.4 may not use group h: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
     ]
-
-
-def test_administration_that_is_denied_is_a_warning() -> None:
-    [one] = findings_of("denied", [denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)])
-    assert one.severity == "warning"
-    assert one.title.endswith('may not use the cluster: CLUSTER_AUTHORIZATION_FAILED for CreateAcls, once: "Nope."')

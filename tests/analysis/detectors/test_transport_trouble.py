@@ -18,13 +18,8 @@ def stall(client: str, broker: str, since: float, until: float, **more: Any) -> 
         **{"connection_id": round(since * 1000), "time_ns": 0, "client_ip": client},
         **{"broker": broker, "since": round(since * SECOND), "until": round(until * SECOND)},
         **{"sender": "client", "kind": "unacknowledged", "retries": 4, "size": 100, "passed": 1448},
-        **{
-            "retried": round(until * SECOND),
-            "quiet": round((until - since) * SECOND),
-            "heard": 0,
-            "over": True,
-            "ended": False,
-        },
+        **{"retried": round(until * SECOND), "quiet": round((until - since) * SECOND)},
+        **{"heard": 0, "over": True, "ended": False},
     }
     return {**row, **more}
 

@@ -53,19 +53,6 @@ def test_packets_of_an_unknown_link_type(tmp_path: Path) -> None:
     assert "none of the traffic could be decoded; not decoded: packets that could not be read" in result.text
 
 
-# -- what people and builds see
-
-
-def test_an_all_clear_only_of_what_could_be_decoded() -> None:
-    alone = capture("http-only")
-    assert kafkasniff("check", alone).code == Exit.FINDINGS
-    assert kafkasniff("check", "--fail-on", "error", alone).code == Exit.OK
-    skipped = kafkasniff("check", "--skip", "undecoded-traffic", alone)
-    assert skipped.code == Exit.OK
-    assert "no problems" not in skipped.lines[0]
-    assert skipped.lines[1].startswith("decoded: ")
-
-
 def test_a_cut_file_is_no_all_clear() -> None:
     result = kafkasniff("check", "--only", "late-answers", capture("cut-file"))
     assert result.code == Exit.BROKEN

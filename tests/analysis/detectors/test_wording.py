@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkasniff.analysis.detectors.wording import MAX_QUOTE, elapsed, percent, plural, quoted, shortened, times_as_much
+from kafkasniff.analysis.detectors.wording import MAX_QUOTE, elapsed, percent, quoted, shortened
 
 SECOND = 1_000_000_000
 
@@ -17,18 +17,9 @@ def test_durations_have_two_digits_or_two_units() -> None:
     assert {nanoseconds: elapsed(nanoseconds) for nanoseconds in expected} == expected
 
 
-def test_factors_are_rounded() -> None:
-    expected = {2359.4: "2,359×", 12.04: "12×", 3.42: "3.4×", 3.0: "3×", 9.96: "10×", 0.5: "0.5×"}
-    assert {factor: times_as_much(factor) for factor in expected} == expected
-
-
 def test_shares_are_never_all_or_nothing_by_rounding() -> None:
     expected = {0: "0%", 0.0001: "<0.1%", 0.0042: "0.4%", 0.374: "37%", 0.994: "99%", 0.9999: ">99%", 1: "100%"}
     assert {share: percent(share) for share in expected} == expected
-
-
-def test_plurals() -> None:
-    assert [plural(number, "batch", "batches") for number in (0, 1, 1200)] == ["0 batches", "1 batch", "1,200 batches"]
 
 
 def test_quotations_are_safe_and_cut_after_a_word() -> None:

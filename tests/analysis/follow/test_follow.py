@@ -22,12 +22,8 @@ KEY = Wanted(key=b"k")
 def produce(number: int, at: float, offset: int | None = None, error: str | None = None, **values: Any) -> Row:
     """A Produce exchange of one record: acknowledged at an offset, refused, or without response."""
     answered = offset is not None or error is not None
-    part = partition(
-        offset=-1 if offset is None else offset,
-        error_code=None if not answered else 0 if error is None else 6,
-        error=error,
-        record_count=1,
-    )
+    part = partition(offset=-1 if offset is None else offset, error=error, record_count=1)
+    part["error_code"] = None if not answered else 0 if error is None else 6
     given = {"status": "answered" if answered else "unanswered", "latency_us": 5_000 if answered else None, "acks": -1}
     return exchange("Produce", at, exchange_id=number, partitions=[part], **{**given, **values})
 
@@ -152,37 +148,20 @@ def test_who_did_not_get_it(tmp_path: Path) -> None:
     assert way.unknown == ["delivery"]
 
 
-def share(number: int, at: float, api: str, request: Row, response: Row) -> Row:
-    part = {"partition_index": 0}
-    topic = {"topic_id": "T"}
-    return exchange(
-        api, at, connection_id=2, exchange_id=number, client_id="worker", group_id="workers",
-        partitions=[partition(topic_id="T")],
-        request_body={"topics": [{**topic, "partitions": [{**part, **request}]}]},
-        response_body={"responses": [{**topic, "partitions": [{**part, **response}]}]},
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ["connection_id", "exchange_id", "offset", "time"])
 def test_rows_that_another_program_wrote(tmp_path: Path, name: str) -> None:
     """Rows without keys are ignored."""
     whole = [produce(1, 0, 17), fetch(1, 1, 17), commit(1, 2, 18)]
     rows = [produced(1, 0), fetched(1, 1, 17)]
     expected = one(tmp_path / "whole", whole, rows)
-    if name == "offset":
-        found = one(tmp_path / "some", whole, [*rows, *({**row, name: None} for row in rows)])
-    elif name == "time":
+    if name == "time":
         times = {"time_ns": None, "latency_us": None}
         found = one(tmp_path / "some", [{**row, **times} for row in whole], rows)
         assert [step.time for step in found.steps if step.kind in ("produced", "committed")] == [None, None]
         return
-    else:
-        found = one(
-            tmp_path / "some",
-            [*whole, *({**row, name: None} for row in whole)],
-            [*rows, *({**row, name: None} for row in rows)],
-        )
-    assert found == expected
+    strange = [] if name == "offset" else [{**row, name: None} for row in whole]
+    some = [*rows, *({**row, name: None} for row in rows)]
+    assert one(tmp_path / "some", [*whole, *strange], some) == expected
 
 
 def test_the_first_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,18 +183,9 @@ def test_the_first_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_is_asked() -> None:
     assert Wanted.parse("hex:00fF", None, None).key == b"\x00\xff"
     place = at("a-b-7@12").place
-    assert place is not None
     assert (place.topic, place.partition, place.offset, str(place)) == ("a-b", 7, 12, "a-b-7@12")
-    for wrong in (
-        "orders",
-        "orders@3",
-        "orders-0",
-        "-0@3",
-        "orders-0@x",
-        "orders-0@-1",
-        "orders-4294967296@1",
-        "o-²@1",
-    ):
+    wrongs = ("orders", "orders@3", "orders-0", "-0@3", "orders-0@x", "orders-0@-1", "orders-4294967296@1", "o-²@1")
+    for wrong in wrongs:
         with pytest.raises(UsageError, match="TOPIC-PARTITION@OFFSET"):
             at(wrong)
     for given in ((None, None, None), ("a", "o-0@1", None)):

@@ -55,9 +55,8 @@ def test_waiting_does_not_count_as_slow() -> None:
     rows = answered("Fetch", 1, 100, 30) + answered("Fetch", 2, 110, 30)
     # A few records are less than min.bytes: the fetch took its whole wait.
     waited = {"wait_us": 500_000, "waits_for": "data"}
-    rows += answered("Fetch", 2, 500_000, 90, record_count=3, **waited) + answered(
-        "JoinGroup", 2, 3_000_000, 30, **waited
-    )
+    rows += answered("Fetch", 2, 500_000, 90, record_count=3, **waited)
+    rows += answered("JoinGroup", 2, 3_000_000, 30, **waited)
     # The bytes requested are unknown.
     rows += answered("Fetch", 2, 500_000, 90, wait_us=None) + answered("SyncGroup", 2, 500_000, 90, wait_us=None)
     found = answers("slow-brokers", rows)
@@ -106,13 +105,8 @@ def fetch(at: float, offset: int, watermark: int | None, client: str = "c1", **f
 
 
 def test_only_successful_commits_count() -> None:
-    rows = [
-        commit(1, 10),
-        commit(2, 99, error_code=27),
-        commit(3, 98, error_code=None),
-        fetch(4, 5, -1),
-        fetch(5, 6, 50, error_code=1),
-    ]
+    rows = [commit(1, 10), commit(2, 99, error_code=27), commit(3, 98, error_code=None)]
+    rows += [fetch(4, 5, -1), fetch(5, 6, 50, error_code=1)]
     (found,) = answers("lag", rows)
     assert (found["committed_offset"], found["high_watermark"], found["commit_lag"]) == (10, None, None)
     # A request counts with the offset that it asks for.
@@ -221,18 +215,8 @@ def test_a_transaction_is_between_two_ends() -> None:
         end(8, False),
     ]
     found = answers("transactions", rows)
-    names = (
-        "time",
-        "transactional_id",
-        "outcome",
-        "duration_us",
-        "produces",
-        "records",
-        "bytes",
-        "topics",
-        "partitions",
-    )
-    assert pick(found, *names) == [
+    names = ("time", "transactional_id", "outcome", "duration_us", "produces", "records", "bytes", "topics")
+    assert pick(found, *names, "partitions") == [
         (moment(2), "t", "committed", 3_250_000, 2, 6, 100, 2, 2),
         (moment(6), "other", "open", 1200, 1, 3, 90, 1, 1),
         (moment(7), "t", "aborted", 1_001_200, 1, 3, 90, 1, 1),

@@ -7,7 +7,7 @@ import html
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from rich.color import ColorType
@@ -39,8 +39,7 @@ def test_colours_of_every_screen(most: ColorType, monkeypatch: pytest.MonkeyPatc
         async with app.run_test(size=(80, 70)) as pilot:
             await settled(app, pilot)
             for key in ("enter", "x", "r", "o", "escape", "question_mark", "escape", "F"):
-                await pilot.press(key)
-                await settled(app, pilot)
+                await press(app, pilot, key)
                 strips = [strip for line in app.screen._compositor.render_strips() for strip in line]
                 styles = [segment.style for segment in strips if segment.style is not None]
                 colours = [colour for style in styles for colour in (style.color, style.bgcolor) if colour is not None]
@@ -61,8 +60,7 @@ def test_the_picture_in_the_documents() -> None:
 
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         await open_error(app, pilot, "MESSAGE_TOO_LARGE")
-        await pilot.press("x", *"jjjj")
-        await settled(app, pilot)
+        await press(app, pilot, "x", *"jjjj")
         pictures.append(re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="kafkasniff browse"), flags=re.S))
 
     drive(steps, size=(110, 40))
@@ -81,21 +79,15 @@ def test_an_export() -> None:
         rows = listed(app)
         assert len(rows.index) == 63
         rows.move_to(next(line for line in range(63) if rows.index.row(line).api.startswith("Produce")))
-        await pilot.press("enter", "r")
-        await settled(app, pilot)
+        await press(app, pilot, "enter", "r")
         assert [row.record["key"] for row in app._detail.record_table.rows] == ["account"]
-        await pilot.press("x")
-        await settled(app, pilot)
+        await press(app, pilot, "x")
         assert "no bytes: an export does not have them" in [one.text for one in app.query_one(BytesPane).rows.rows]
-        await pilot.press("escape", "escape", "escape", "p")
-        await settled(app, pilot)
+        await press(app, pilot, "escape", "escape", "escape", "p")
         assert "partition ledger-0: " in status(app)
-        await pilot.press("o")
-        await settled(app, pilot)
-        await settled(app, pilot)
+        await press(app, pilot, "o")
         assert isinstance(app.screen, OverviewScreen)
-        await pilot.press("2")
-        await settled(app, pilot)
+        await press(app, pilot, "2")
         lines = [one.text for one in app.screen.query_one(ReportPane).lines]
         assert lines == command("stats", "-q", folder, width=79).lines
         await pilot.press("escape", "w", *"x.jsonl", "enter")
@@ -169,18 +161,16 @@ def test_the_field_of_the_tree_is_marked_in_the_bytes_and_back() -> None:
     drive(steps, size=(100, 60))
 
 
-# Search
+class Pane:
+    """A pane to search, with these texts."""
 
+    cursor = 0
 
-class Words:
-    """A pane to search: a text in each place."""
-
-    def __init__(self, *words: str, cursor: int = 0) -> None:
-        self.words = words
-        self.cursor = cursor
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.left = enumerate(texts)
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        return iter(enumerate(self.words))
+        return self.left
 
     def here(self) -> int:
         return self.cursor
@@ -189,27 +179,19 @@ class Words:
         self.cursor = place
 
 
-def search(words: Words, text: str) -> PaneSearch:
-    found = PaneSearch(words, text)
+def search(pane: Pane) -> str:
+    found = PaneSearch(pane, "a")
     found.run(lambda: False)
-    return found
+    return found.step(1)
 
 
 @pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])
 def test_a_search_is_bounded(count: int, matches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_pane, "MAX_EXAMINED", 3 * row_pane.PLACE_COST)
-    asked = []
-
-    class Endless(Words):
-        def texts(self) -> Iterator[tuple[int, str]]:
-            for place in range(count if count == 3 else 1_000_000):
-                asked.append(place)
-                yield place, "a"
-
-    assert search(Endless(), "a").step(1) == matches
-    assert len(asked) == count
-    long = Words("b" * row_pane.MAX_EXAMINED, "a")
-    assert search(long, "a").step(1) == "not found; the rest was not searched"
+    endless = Pane("a" * (count if count == 3 else 1_000_000))
+    assert search(endless) == matches
+    assert next(endless.left, (count, ""))[0] == count
+    assert search(Pane(["b" * row_pane.MAX_EXAMINED, "a"])) == "not found; the rest was not searched"
 
 
 class Terminal(io.StringIO):

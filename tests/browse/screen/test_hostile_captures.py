@@ -13,7 +13,7 @@ from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
 from kafkasniff.browse.screen.menus import CopyMenu
 from kafkasniff.browse.screen.record_table import RecordTable
-from tests.browse.screen.driving import ERRORS, drive, listed, said, settled, status
+from tests.browse.screen.driving import ERRORS, drive, listed, press, said, status
 from tests.choice import ALL, fewer
 from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
@@ -61,34 +61,23 @@ def test_a_huge_message(tmp_path: Path) -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         await pilot.press("G")
         row = listed(app).row
-        assert row is not None
-        assert row.request is not None
         assert row.request > HUGE
-        await pilot.press("enter")
-        await settled(app, pilot)
-        await pilot.press("x")
-        await settled(app, pilot)
-        await settled(app, pilot)
+        await press(app, pilot, "enter")
+        await press(app, pilot, "x")
         rows = app.query_one(BytesPane)
         assert "orders" in "".join(one.text for one in rows.rows.rows)
-        await pilot.press("tab", "plus")
-        await settled(app, pilot)
+        await press(app, pilot, "tab", "plus")
         assert rows.count > MAX_ROWS
-        await pilot.press("shift+tab", "slash", *"vvv", "enter")
-        await settled(app, pilot)
+        await press(app, pilot, "shift+tab", "slash", *"vvv", "enter")
         assert app.query_one(BodyTree).border_title == "match 1 of 1"
-        await pilot.press("escape", "r")
-        await settled(app, pilot)
+        await press(app, pilot, "escape", "r")
         table = app.query_one(RecordTable)
         assert len(table.rows) == 1
-        await pilot.press("enter")
-        await settled(app, pilot)
+        await press(app, pilot, "enter")
         await pilot.press("G", "escape", "escape")
-        await pilot.press("y")
-        await settled(app, pilot)
+        await press(app, pilot, "y")
         assert isinstance(app.screen, CopyMenu)
-        await pilot.press("j", "enter")
-        await settled(app, pilot)
+        await press(app, pilot, "j", "enter")
         assert "too many for the clipboard" in said(app)
         assert app.clipboard == ""
         await pilot.press("escape")
@@ -109,12 +98,10 @@ def test_damaged_captures(seed: int, tmp_path: Path) -> None:
         assert app.is_broken or not seed % 2
         assert ("a capture is broken" in status(app)) is app.is_broken
         for keys in (("enter", "x"), ("|",), ("%", "%"), ("r",), ("escape", "escape", "escape"), ("s", "r", "o")):
-            await pilot.press(*keys)
-            await settled(app, pilot)
+            await press(app, pilot, *keys)
         await pilot.press("escape")
         for _ in range(2):
-            await pilot.press("G", "k", "enter")
-            await settled(app, pilot)
+            await press(app, pilot, "G", "k", "enter")
             await pilot.press("escape", "b")
         assert app.focused is listed(app)
         assert f"/{len(listed(app).index):,} " in status(app)

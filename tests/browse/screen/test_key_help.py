@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import operator
 import pkgutil
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,14 +66,6 @@ def bindings() -> Iterator[tuple[str, Binding]]:
                 yield from ((name, binding) for binding in vars(one).get("BINDINGS", ()))
 
 
-def more(before: Any, after: Any) -> bool:
-    return after > before
-
-
-def less(before: Any, after: Any) -> bool:
-    return after < before
-
-
 def by(count: int) -> Callable[[int, int], bool]:
     return lambda before, after: after == before + count
 
@@ -81,34 +75,8 @@ def far(count: int) -> Callable[[int, int], bool]:
     return lambda before, after: (after - before) * (1 if count > 0 else -1) >= abs(count)
 
 
-def shown(app: Explorer) -> str:
-    return type(app.screen).__name__
-
-
 def cursor(app: Explorer) -> int:
     return listed(app).cursor
-
-
-def tree(app: Explorer) -> int:
-    return app._detail.tree_pane.cursor_line
-
-
-def is_open(app: Explorer) -> bool:
-    node = app._detail.tree_pane.cursor_node
-    assert node is not None
-    return node.is_expanded
-
-
-def row(app: Explorer) -> int:
-    return app._detail.bytes_pane.cursor
-
-
-def byte(app: Explorer) -> tuple[int, int]:
-    return app._detail.bytes_pane.cursor, app._detail.bytes_pane._byte
-
-
-def expression(app: Explorer) -> str:
-    return app._expression
 
 
 def bars(app: Explorer) -> Histogram:
@@ -136,12 +104,16 @@ def typed(app: Explorer) -> str:
     return app.query_one(FilterLine).value
 
 
-def side(app: Explorer) -> int:
-    return int(app._detail.record_table.scroll_offset.x)
-
-
 NAMES = [column.name for column in LIST_COLUMNS]
 MAIN = "Screen"
+more, less = operator.lt, operator.gt
+shown = attrgetter("screen.__class__.__name__")
+tree = attrgetter("_detail.tree_pane.cursor_line")
+is_open = attrgetter("_detail.tree_pane.cursor_node.is_expanded")
+row = attrgetter("_detail.bytes_pane.cursor")
+byte = attrgetter("_detail.bytes_pane.cursor", "_detail.bytes_pane._byte")
+expression = attrgetter("_expression")
+side = attrgetter("_detail.record_table.scroll_offset.x")
 CASES: dict[tuple[str, str], Case] = {
     ("Explorer", "quit"): Case("list", "", lambda app: app.return_code, 0),
     ("Explorer", "close_pane"): Case("tree", "", lambda app: app._detail.is_open, False),

@@ -31,7 +31,6 @@ def test_movement_columns_and_order() -> None:
             assert rows.cursor == cursor, keys
         await pilot.press("G")
         assert rows.scroll_offset.y > 0
-        assert rows.row is not None
         assert f"{rows.row.number} " in rows.render_line(rows.size.height - 1).text
         await pilot.press("g", *"llllll")
         assert rows.scroll_offset.x > 0
@@ -52,7 +51,6 @@ def test_movement_columns_and_order() -> None:
         await pilot.press("l", "l", "s")
         assert (rows.column, rows.row) == ("latency", before)
         await pilot.press("r", "g")
-        assert rows.row is not None
         assert rows.row.api == "CreateTopics v7"
         assert "latency↓" in rows.render_line(0).text
         await pilot.press("h", "c")
@@ -147,14 +145,12 @@ def test_completion_and_marks() -> None:
         await pilot.press("tab")
         assert line.value == 'api == "Fetch"'
         line.value = "nonsense == 3"
-        assert line.highlighter is not None
         marked = line.highlighter("acks == 0 and nonsense == 3")
         assert [(span.start, str(span.style)) for span in marked.spans] == [(14, "underline red")]
         await pilot.pause()
         assert "column 1: unknown field" in status(app)
         line.value = 'api == "Fetch"'
-        await pilot.press("enter")
-        await settled(app, pilot)
+        await press(app, pilot, "enter")
         assert apis(app) == {"Fetch v18"}
         # One connection, then all again: the exchange under the cursor stays.
         row, count = listed(app).row, len(listed(app).index)
@@ -179,8 +175,7 @@ def test_completion_and_marks() -> None:
 
 
 async def opened(app: Explorer, pilot: Pilot[None]) -> OptionList:
-    await pilot.press("G", "y")
-    await settled(app, pilot)
+    await press(app, pilot, "G", "y")
     assert isinstance(app.screen, CopyMenu)
     return app.screen.query_one(OptionList)
 
@@ -214,8 +209,7 @@ async def write(app: Explorer, pilot: Pilot[None], path: str) -> None:
     await pilot.press("w")
     assert isinstance(app.screen, PathPrompt)
     app.screen.query_one(Input).value = path
-    await pilot.press("enter")
-    await settled(app, pilot)
+    await press(app, pilot, "enter")
 
 
 @pytest.mark.extended

@@ -61,7 +61,6 @@ def test_the_current_coverage() -> None:
 def test_pages_and_objects_have_every_field(key: int) -> None:
     """As the definitions have them, over all versions and in the first and last one."""
     found = api(key)
-    assert found is not None
     whole, page = values(str(key)), words(text(str(key)))
     assert (whole["api_key"], whole["api"], whole["versions"]) == (key, found.name, str(found.definition.versions))
     assert set(whole["headers"]) == set(whole["first_releases"]) == {str(version) for version in found.versions}
@@ -107,7 +106,6 @@ def test_structures(name: str) -> None:
     version = str(found.message.versions.high)
     assert text(name, version).startswith(f"{name}  version {version}\n")
     schema = data_schema(name, int(version))
-    assert schema is not None
     assert [one["name"] for one in objects(values(name, version)["fields"])] == [
         one.name for one in fields(schema.root)
     ]

@@ -1,7 +1,4 @@
-"""`kafkasniff audit`: shipped captures compared with their clients' logs.
-
-`screens/audit.txt` has what it shows.
-"""
+"""`kafkasniff audit`: captures compared with their clients' logs; `screens/audit.txt` has what it shows."""
 
 from __future__ import annotations
 
@@ -18,25 +15,10 @@ from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
 OLDEST = {
-    "Produce": 3,
-    "Fetch": 4,
-    "ListOffsets": 1,
-    "OffsetCommit": 2,
-    "OffsetFetch": 1,
-    "JoinGroup": 2,
-    "CreateTopics": 2,
-    "DeleteTopics": 1,
-    "OffsetForLeaderEpoch": 2,
-    "DescribeAcls": 1,
-    "CreateAcls": 1,
-    "DeleteAcls": 1,
-    "DescribeConfigs": 1,
-    "AlterReplicaLogDirs": 1,
-    "DescribeLogDirs": 1,
-    "CreateDelegationToken": 1,
-    "RenewDelegationToken": 1,
-    "ExpireDelegationToken": 1,
-    "DescribeDelegationToken": 1,
+    **{"Produce": 3, "Fetch": 4, "ListOffsets": 1, "OffsetCommit": 2, "OffsetFetch": 1, "JoinGroup": 2},
+    **{"CreateTopics": 2, "DeleteTopics": 1, "OffsetForLeaderEpoch": 2, "DescribeAcls": 1, "CreateAcls": 1},
+    **{"DeleteAcls": 1, "DescribeConfigs": 1, "AlterReplicaLogDirs": 1, "DescribeLogDirs": 1},
+    **{f"{verb}DelegationToken": 1 for verb in ("Create", "Renew", "Expire", "Describe")},
 }
 """Versions that 4.0 supports, by KIP-896; all other APIs from version 0 on."""
 

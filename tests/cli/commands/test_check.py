@@ -21,14 +21,14 @@ ONLY = ("--only", "oversized-messages,acks-zero")
 def too_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two Produce requests refused for their size: an error."""
     scene = scenes.produced(2, scenes.records(1, 3000), error=10)
-    return capture_of(tmp_path_factory.mktemp("check") / "large.pcap", scene())
+    return capture_of(tmp_path_factory.mktemp("check") / "large.pcap", scene)
 
 
 @pytest.fixture(scope="module")
 def without_acks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A producer that wants no answers: a note."""
     scene = scenes.produced(2, scenes.records(), acks=0, address="10.0.0.6")
-    return capture_of(tmp_path_factory.mktemp("check") / "acks.pcap", scene())
+    return capture_of(tmp_path_factory.mktemp("check") / "acks.pcap", scene)
 
 
 def answered(*arguments: object, **options: Any) -> dict[str, Any]:

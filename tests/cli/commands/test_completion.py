@@ -96,8 +96,6 @@ def test_the_scripts_in_the_wheel(shell: str) -> None:
     }
 
 
-# -- in real shells --------------------------------------------------------------------------------------------------
-
 IN_SHELLS = {
     "bash --norc --noprofile": (
         """

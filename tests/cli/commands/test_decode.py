@@ -28,8 +28,7 @@ def messages(result: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("option", "wanted"),
-    [("auto", {"base64": "AP8="}), ("base64", {"base64": "AP8="}), ("hex", {"hex": "00ff"})],
+    ("option", "wanted"), [("auto", {"base64": "AP8="}), ("base64", {"base64": "AP8="}), ("hex", {"hex": "00ff"})]
 )
 def test_forms_of_bytes(capture: Path, option: str, wanted: dict[str, str]) -> None:
     result = kafkasniff("decode", "--format", "json", "--bytes", option, "--api", "Produce", "-c", 1, capture)

@@ -44,7 +44,6 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(folder: Path, *batches: pa.RecordBatch) -> Path:
-    """An export of some rows."""
     write_export(folder, exchanges=[exchange()])
     (part,) = folder.rglob("*.parquet")
     with pq.ParquetWriter(part, batches[0].schema) as writer:

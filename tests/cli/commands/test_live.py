@@ -168,7 +168,6 @@ def test_a_terminal_that_closes_loses_no_row(require_root: Callable[[], None], t
     require_root()
     folder = tmp_path / "out"
     with running(["-o", "-", "--export", str(folder)], 5) as process:
-        assert process.stdout is not None
         request, response = (json.loads(process.stdout.readline()) for _ in range(2))
         assert not (folder / "manifest.json").exists()
         process.send_signal(signal.SIGHUP)
@@ -290,13 +289,9 @@ def test_an_interface_by_its_number(interfaces: Interfaces) -> None:
     assert "live -D" in result.err
 
 
-# -- a real interface
-
-
 def run_live(options: list[str], signum: int, **limits: Any) -> tuple[int, str, list[dict[str, Any]]]:
     """Run `live` during a conversation and stop it by a signal: exit code, stderr, lines."""
     with running(options, *range(20), **limits) as process:
-        assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(40)]
         time.sleep(0.3)
         process.send_signal(signum)

@@ -66,7 +66,6 @@ def test_http_needs_the_token(tmp_path: Path) -> None:
     token.write_text("let-me-in\n")
     words = [*PROGRAM, "--http", ":0", "--token-file", str(token), CODECS]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
         url = process.stderr.readline().split()[-1]
         try:
             for given in ("", "Bearer wrong", "let-me-in"):

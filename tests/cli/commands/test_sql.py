@@ -112,7 +112,6 @@ def test_a_signal_ends_a_query(signum: int, code: int, export: Path) -> None:
     query = "SELECT api, i FROM exchanges, range(10000000000) t(i) WHERE i % 1000 = 1"
     command = [sys.executable, "-m", "kafkasniff", "sql", query, str(export), "--format", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"api,i\n"
         process.send_signal(signum)
         _, err = process.communicate(timeout=60)

@@ -13,21 +13,9 @@ from kafkasniff.cli.options.help_sections import SECTIONS, SectionedCommand, sec
 from kafkasniff.cli.options.option_groups import FilterOptions
 
 MUSCLE_MEMORY: Final = {
-    "-C": "--rotate-size",
-    "-D": "--list-interfaces",
-    "-G": "--rotate-every",
-    "-W": "--rotate-files",
-    "-Y": "--filter",
-    "-c": "--count",
-    "-e": "--fields",
-    "-f": "--file",
-    "-i": "--interface",
-    "-o": "--output",
-    "-q": "--quiet",
-    "-v": "--verbose",
-    "-w": "--write",
-    "-s": "--snaplen",
-    "-x": "--hex",
+    **{"-C": "--rotate-size", "-D": "--list-interfaces", "-G": "--rotate-every", "-W": "--rotate-files"},
+    **{"-Y": "--filter", "-c": "--count", "-e": "--fields", "-f": "--file", "-i": "--interface", "-o": "--output"},
+    **{"-q": "--quiet", "-v": "--verbose", "-w": "--write", "-s": "--snaplen", "-x": "--hex"},
 }
 """All short options, as in tcpdump and tshark (`-f` as in psql), each with the long one that it is in every command."""
 OF_A_CAPTURE: Final = {("-w", "--write-matching")}
@@ -83,7 +71,6 @@ def walk(command: click.Command = command_line, name: str = "") -> Iterator[tupl
         context = click.Context(command)
         for one in command.list_commands(context):
             found = command.get_command(context, one)
-            assert found is not None
             assert found.name == one
             yield from walk(found, f"{name} {one}".strip())
 

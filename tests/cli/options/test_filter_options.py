@@ -80,8 +80,6 @@ def test_records_are_decoded_where_a_filter_needs_them(capture: Path) -> None:
     text = kafkasniff("decode", "--filter", RECORDS, capture)
     assert f"{len(expected)} shown" in text.err
     assert "key-0" not in text.text
-    refused = kafkasniff("decode", "--no-records", "--filter", RECORDS, capture)
-    assert (refused.code, "--no-records" in refused.err) == (Exit.USAGE, True)
 
 
 def test_exported_rows_are_those_of_the_selected_exchanges(capture: Path, tmp_path: Path) -> None:

@@ -76,9 +76,8 @@ def test_widths(columns: list[tuple[int, bool, int]], width: int) -> None:
     table = FittedTable(made, [tuple("x" * size for size, _, _ in columns)])
     places, hidden = table._choice(width)
     widths = dict(zip(places, table._widths(places, width), strict=True))
-    assert {made[place].level for place in places} <= set(
-        range(min((made[p].level for p in hidden_of(made, places)), default=9))
-    )
+    others = [column.level for place, column in enumerate(made) if place not in places]
+    assert {made[place].level for place in places} <= set(range(min(others, default=9)))
     assert bool(hidden) == (len(places) < len(made))
     for place, wide in widths.items():
         assert wide <= columns[place][0]
@@ -89,10 +88,6 @@ def test_widths(columns: list[tuple[int, bool, int]], width: int) -> None:
         assert all(wide >= one for wide, one in zip(widths.values(), least, strict=True))
     else:
         assert all(made[place].level == 0 for place in places)
-
-
-def hidden_of(columns: list[ReportColumn], places: list[int]) -> list[int]:
-    return [place for place in range(len(columns)) if place not in places]
 
 
 def test_a_clipped_column_keeps_one_line_per_row() -> None:
@@ -161,7 +156,6 @@ def test_bars_follow_one_another(width: int) -> None:
 def test_names_from_the_wire_are_escaped() -> None:
     (one, *_) = timed_exchanges()
     request = one.exchange.request
-    assert request is not None
     evil = msgspec.structs.replace(request, client_id="a\x1b[31m b")
     changed = msgspec.structs.replace(one, exchange=msgspec.structs.replace(one.exchange, request=evil))
     assert "\x1b" not in waterfall(changed, 80, coloured=False)

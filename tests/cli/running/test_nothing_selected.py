@@ -40,8 +40,7 @@ def run(name: str, *arguments: object) -> Result:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [one if one in ("check", "decode") else pytest.param(one, marks=pytest.mark.extended) for one in COMMANDS],
+    "name", [one if one in ("check", "decode") else pytest.param(one, marks=pytest.mark.extended) for one in COMMANDS]
 )
 def test_every_command(name: str, capture: Path) -> None:
     assert said(run(name, "--topic", "order", capture)) == "no exchange matches topic order; topics: orders, öre"

@@ -48,26 +48,21 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         there.done.append(("lowered", keep))
         yield
 
-    names = {"alice": ALICE, "root": ROOT}
-    for module, replaced in (
-        (
-            process_privileges,
-            {
-                "is_root": lambda: there.root,
-                "may_become_others": lambda: there.others,
-                "named_identity": names.__getitem__,
-                "sudo_caller": lambda _: there.caller,
-                "nobody": lambda: NOBODY,
-                "acting_as": acting_as,
-                "become": lambda identity, *, keep: there.done.append(("become", identity, keep)),
-            },
-        ),
-        (process_privileges, {"own_files": list, "unreadable": lambda _: there.unreadable}),
-        (process_privileges, {"lowered": lowered}),
-        (process_privileges, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
-    ):
-        for name, function in replaced.items():
-            monkeypatch.setattr(module, name, function)
+    replaced = {
+        "is_root": lambda: there.root,
+        "may_become_others": lambda: there.others,
+        "named_identity": {"alice": ALICE, "root": ROOT}.__getitem__,
+        "sudo_caller": lambda _: there.caller,
+        "nobody": lambda: NOBODY,
+        "acting_as": acting_as,
+        "become": lambda identity, *, keep: there.done.append(("become", identity, keep)),
+        "own_files": list,
+        "unreadable": lambda _: there.unreadable,
+        "lowered": lowered,
+        "confine": lambda folders, ports: there.done.append(("confine", folders, ports)),
+    }
+    for name, function in replaced.items():
+        monkeypatch.setattr(process_privileges, name, function)
     monkeypatch.delenv(privileges.ARROW_THREADS[0], raising=False)
     return there
 

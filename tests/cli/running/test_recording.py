@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,31 +31,25 @@ from tests.cli.real_live import STAYS, exchange, until_it_captures
 from tests.cli.running.test_write_matching import comments
 
 
-class Found:
-    """Findings of a run, which may become more."""
-
-    def __init__(self, *rows: FindingRow) -> None:
-        self.rows = rows
-
-    def shown(self) -> Findings:
-        return Findings(rows=self.rows)
+def found_of(*rows: FindingRow) -> Any:
+    """Findings of a run."""
+    return SimpleNamespace(shown=lambda: Findings(rows=rows))
 
 
 def row(about: str, severity: str = "error") -> FindingRow:
     return FindingRow(severity, f"title {about}", "meaning", "advice", "denied", about, 3, (1, 2))
 
 
-def printed(notifier: Notifier, found: Found, batches: int = 3) -> list[str]:
+def printed(notifier: Notifier, found: Any, batches: int = 3) -> list[str]:
     """What it prints while it looks at the findings this often."""
     lines: list[str] = []
-    steps = notifier.batches(iter([None] * batches), found, ["eth0"], lines.append)  # type: ignore[arg-type]
+    steps = notifier.batches(iter([None] * batches), found, ["eth0"], lines.append)
     assert list(steps) == [None] * batches
     return lines
 
 
 def made(environ: dict[str, str] | None = None, **options: Any) -> Notifier:
     notifier = take_notifier({"execute": None, "webhook": None, "on": None, **options}, environ or {})
-    assert notifier is not None
     return notifier
 
 
@@ -87,7 +82,7 @@ def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypat
     with server(204) as (url, got):
         notifier = made({"KAFKASNIFF_WEBHOOK_TOKEN": "t"}, execute=f"cat >> {out}; echo >> {out}", webhook=url)
         assert notifier.ports == [int(url.split(":")[2].split("/")[0])]
-        assert printed(notifier, Found(row("a"), row("b"), row("c", "warning"))) == []
+        assert printed(notifier, found_of(row("a"), row("b"), row("c", "warning"))) == []
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["title"] for one in lines] == ["title a", "title b"]
     assert got == [("Bearer t", one) for one in lines]
@@ -101,12 +96,12 @@ def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypat
 
 def test_failures_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "SECONDS", 0.3)
-    assert printed(made(execute="exit 3"), Found(row("a"))) == ["--exec: the command ended with exit code 3"]
+    assert printed(made(execute="exit 3"), found_of(row("a"))) == ["--exec: the command ended with exit code 3"]
     for status in (302, 500):
         with server(status) as (url, got):
-            assert printed(made(webhook=url), Found(row("a"))) == [f"--webhook 127.0.0.1: HTTP {status}"]
+            assert printed(made(webhook=url), found_of(row("a"))) == [f"--webhook 127.0.0.1: HTTP {status}"]
             assert len(got) == 1
-    assert printed(made(webhook="http://127.0.0.1:1/x"), Found(row("a")))[0].startswith("--webhook 127.0.0.1: ")
+    assert printed(made(webhook="http://127.0.0.1:1/x"), found_of(row("a")))[0].startswith("--webhook 127.0.0.1: ")
 
 
 def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +110,7 @@ def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_number_is_bounded() -> None:
-    lines = printed(made(execute="true", on="note"), Found(*(row(str(number), "note") for number in range(300))))
+    lines = printed(made(execute="true", on="note"), found_of(*(row(str(number), "note") for number in range(300))))
     assert lines == [f"more than {MAX_NOTICES} findings: --exec and --webhook do not get later ones"]
 
 
@@ -175,7 +170,6 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
                 found = cases(tmp_path, 2)[1]
                 wait_for((tmp_path / "passed").exists)
             process.terminate()
-            assert process.stderr is not None
             said = process.stderr.read().decode()
             assert process.wait() == Exit.OK
     assert f"wrote {found}" in said

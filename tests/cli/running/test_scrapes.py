@@ -167,7 +167,6 @@ def test_scrapes_over_tls() -> None:
 
 
 def status_of(token: bytes | None = None, *, name: str = "10.0.0.1", local: str = "127.0.0.1", **headers: str) -> str:
-    """The status of a request."""
     status: list[str] = []
 
     def app(_: Any, start: Any) -> list[bytes]:
@@ -183,50 +182,35 @@ def status_of(token: bytes | None = None, *, name: str = "10.0.0.1", local: str 
     return found
 
 
-@pytest.mark.parametrize(
-    ("header", "allowed"),
-    [
-        ("Bearer secret", True),
-        ("bearer  secret ", True),
-        ("Bearer secrets", False),
-        ("Bearer secre", False),
-        ("Bearer", False),
-        ("Basic secret", False),
-        ("secret", False),
-        ("", False),
-        ("Bearer sécret", False),
-    ],
-)
-def test_a_token(header: str, allowed: bool) -> None:
-    assert status_of(b"secret", HTTP_AUTHORIZATION=header) == ("200 OK" if allowed else "401 Unauthorized")
+TOKENS = ("Bearer secret", "bearer  secret ")
+OTHERS = ("Bearer secrets", "Bearer secre", "Bearer", "Basic secret", "secret", "", "Bearer sécret")
+
+
+@pytest.mark.parametrize("header", [*TOKENS, *OTHERS])
+def test_a_token(header: str) -> None:
+    assert status_of(b"secret", HTTP_AUTHORIZATION=header) == ("200 OK" if header in TOKENS else "401 Unauthorized")
 
 
 def test_a_token_replaces_the_check_of_the_host() -> None:
     assert status_of(b"secret", HTTP_AUTHORIZATION="Bearer secret", HTTP_HOST="evil.example") == "200 OK"
 
 
-@pytest.mark.parametrize(
-    ("host", "allowed"),
-    [
-        ("localhost:9308", True),
-        ("LOCALHOST", True),
-        ("127.0.0.1:9308", True),
-        ("127.8.9.1", True),
-        ("[::1]:9308", True),
-        ("[::ffff:127.0.0.1]", True),
-        ("10.0.0.1", True),
-        ("evil.example", False),
-        ("localhost.evil.example", False),
-        ("localhost@evil.example", False),
-        ("10.0.0.2", False),
-        ("[::2]", False),
-        ("[localhost", False),
-        ("a b", False),
-        ("", False),
-    ],
+OWN = ("localhost:9308", "LOCALHOST", "127.0.0.1:9308", "127.8.9.1", "[::1]:9308", "[::ffff:127.0.0.1]", "10.0.0.1")
+STRANGE = (
+    "evil.example",
+    "localhost.evil.example",
+    "localhost@evil.example",
+    "10.0.0.2",
+    "[::2]",
+    "[localhost",
+    "a b",
+    "",
 )
-def test_pages_cannot_read_what_is_served_locally(host: str, allowed: bool) -> None:
-    assert status_of(HTTP_HOST=host) == ("200 OK" if allowed else "403 Forbidden")
+
+
+@pytest.mark.parametrize("host", [*OWN, *STRANGE])
+def test_pages_cannot_read_what_is_served_locally(host: str) -> None:
+    assert status_of(HTTP_HOST=host) == ("200 OK" if host in OWN else "403 Forbidden")
     # On another address any name may lead here.
     assert status_of(HTTP_HOST=host, local="10.0.0.1") == "200 OK"
 

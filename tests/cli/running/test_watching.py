@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import os
 import re
 import signal
@@ -14,15 +12,13 @@ import termios
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
 from kafkasniff.cli.running.top import MAX_SAID, TopView, keys_of
 from kafkasniff.live.findings import BEHIND
@@ -45,7 +41,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     return source
 
 
-def watched(person: Person, steps: Callable[[], object], *arguments: object, **world_options: Any) -> Result:
+def watched(person: Person, steps: Callable[[], object], *arguments: object) -> Result:
     """Run `kafkasniff live --top …` in the person's terminal through these steps."""
     failed: list[BaseException] = []
 
@@ -56,19 +52,13 @@ def watched(person: Person, steps: Callable[[], object], *arguments: object, **w
             failed.append(error)
 
     doing = threading.Thread(target=go)
-    with (
-        open(os.dup(person.program), "rb", buffering=0) as stdin,
-        open(os.dup(person.program), "wb", buffering=0) as stdout,
-    ):
-        err = io.StringIO()
-        options = {"environ": {"TERM": "xterm"}, **world_options}
-        world = Environment(stdin=stdin, stdout=stdout, stderr=err, stdin_tty=True, stdout_tty=True, **options)
+    with person.world() as world:
         doing.start()
         code = run(["live", "-i", "eth0", "--top", *map(str, arguments)], world)
         doing.join(PATIENCE)
     if failed:
         raise failed[0]
-    return Result(int(code), b"", err.getvalue())
+    return Result(int(code), b"", world.stderr.getvalue())
 
 
 def test_the_view_without_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,43 +266,25 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
     assert b"Traceback" not in person.seen
 
 
-@dataclasses.dataclass
-class View:
-    top: TopView
-    environment: Environment
-    err: io.StringIO
-    stopped: threading.Event
-
-
-@pytest.fixture
-def view(person: Person) -> Iterator[View]:
-    """The view in a person's terminal."""
-    err, stopped = io.StringIO(), threading.Event()
-    with (
-        open(os.dup(person.program), "rb", buffering=0) as stdin,
-        open(os.dup(person.program), "wb", buffering=0) as stdout,
-    ):
-        given = {"stdin": stdin, "stdout": stdout, "stderr": err, "environ": {"TERM": "xterm"}}
-        world = Environment(stdin_tty=True, stdout_tty=True, **given)
-        yield View(TopView(world, stopped.set), world, err, stopped)
-
-
-def test_the_terminal_hangs_up(view: View, person: Person) -> None:
-    with view.top:
-        view.top._keyboard.gone = True
+def test_the_terminal_hangs_up(person: Person) -> None:
+    stopped = threading.Event()
+    with person.world() as world, TopView(world, stopped.set) as top:
+        top._keyboard.gone = True
         os.write(person.end, b"x")
-        assert view.stopped.wait(PATIENCE)
+        assert stopped.wait(PATIENCE)
 
 
-def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:
-    with view.top:
-        for number in range(MAX_SAID + 5):
-            view.environment.say(f"notice {number}")
-        assert view.err.getvalue() == ""
-    lines = view.err.getvalue().splitlines()
-    assert len(lines) == MAX_SAID
-    assert lines[-1].endswith(f"notice {MAX_SAID + 4}")
-    assert view.environment.stderr is view.err
+def test_messages_wait_until_the_terminal_is_restored(person: Person) -> None:
+    with person.world() as world:
+        err = world.stderr
+        with TopView(world, lambda: None):
+            for number in range(MAX_SAID + 5):
+                world.say(f"notice {number}")
+            assert err.getvalue() == ""
+        lines = err.getvalue().splitlines()
+        assert len(lines) == MAX_SAID
+        assert lines[-1].endswith(f"notice {MAX_SAID + 4}")
+        assert world.stderr is err
 
 
 @pytest.mark.parametrize(

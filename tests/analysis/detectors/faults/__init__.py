@@ -33,7 +33,6 @@ def captures() -> list[Path]:
 
 
 def answer_file(capture: Path) -> Path:
-    """The answer file of a capture."""
     return FOLDER / f"{capture.name}.txt"
 
 
