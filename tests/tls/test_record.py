@@ -10,7 +10,7 @@ import pytest
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
 from kafkasniff.tls.descriptions import shown_certificate, suite
-from kafkasniff.tls.gate import TlsGate, is_tls
+from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import HandshakeBuffer, RecordCutter, may_be_header
 from tests.analysis.test_security import seen
@@ -36,33 +36,6 @@ def test_an_invalid_header_is_detected_at_once() -> None:
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"
 DATA = b"\x17\x03\x03\x00\x10" + bytes(16)
-
-
-@pytest.mark.parametrize(
-    ("head", "aligned", "found"),
-    [
-        (HELLO, True, True),
-        (HELLO, False, True),
-        (HELLO[:5], True, None),
-        (HELLO[:1], True, None),
-        (HELLO[:5] + b"\x02", True, True),
-        (HELLO[:5] + b"\x0b", True, False),
-        (b"\x16\x03\x05", True, False),
-        (b"\x16\x03\x01\xff\xff\x01", True, False),
-        (b"\x00\x00\x00\x1d", True, False),
-        (b"GET ", True, False),
-        (b"\x15\x03\x03\x00\x02\x02\x28", True, False),
-        (DATA, True, False),
-        (DATA, False, None),
-        (DATA + b"\x17\x03", False, None),
-        (DATA + b"\x17\x03\x03", False, True),
-        (DATA + b"\x15\x03\x03", False, True),
-        (DATA + b"\x17\x02", False, False),
-        (DATA[:3], False, None),
-    ],
-)
-def test_first_bytes(head: bytes, aligned: bool, found: bool | None) -> None:
-    assert is_tls(head, aligned=aligned) is found
 
 
 def singly(packets: list[Packet]) -> list[object]:
@@ -96,20 +69,9 @@ def test_lines_of_every_kind() -> None:
     found = keys(
         b"\xef\xbb\xbf# SSL/TLS secrets log file\r\n\r\n"
         + LINE.replace(b"\n", b"\r\n")
-        + b"SERVER_TRAFFIC_SECRET_0 "
-        + RANDOM.hex().upper().encode()
-        + b" "
-        + b"ab" * 32
-        + b"\n"
-        + b"EXPORTER_SECRET "
-        + RANDOM.hex().encode()
-        + b" "
-        + b"cd" * 32
-        + b"\n"
-        + b"RSA 0011223344556677 8899\n"
-        + b"RSA Session-ID:0a0B Master-Key:"
-        + b"ef" * 48
-        + b"\n"
+        + f"SERVER_TRAFFIC_SECRET_0 {RANDOM.hex().upper()} {'ab' * 32}\n".encode()
+        + f"EXPORTER_SECRET {RANDOM.hex()} {'cd' * 32}\n".encode()
+        + f"RSA 0011223344556677 8899\nRSA Session-ID:0a0B Master-Key:{'ef' * 48}\n".encode()
     )
     assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
     assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == b"\xab" * 32
@@ -201,12 +163,7 @@ def offered() -> dict[int, dict[str, object]]:
 
 # OpenSSL's names: mode and bits of the key.
 MODES = {
-    "aes-128-gcm": ("gcm", 16),
-    "aes-256-gcm": ("gcm", 32),
-    "aes-128-ccm": ("ccm", 16),
-    "aes-256-ccm": ("ccm", 32),
-    "aes-128-cbc": ("cbc", 16),
-    "aes-256-cbc": ("cbc", 32),
+    **{f"aes-{bits}-{mode}": (mode, bits // 8) for mode in ("gcm", "ccm", "cbc") for bits in (128, 256)},
     "chacha20-poly1305": ("chacha20", 32),
 }
 
