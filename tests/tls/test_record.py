@@ -10,7 +10,7 @@ import pytest
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
 from kafkasniff.tls.descriptions import shown_certificate, suite
-from kafkasniff.tls.gate import TlsGate
+from kafkasniff.tls.gate import TlsGate, is_tls
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import HandshakeBuffer, RecordCutter, may_be_header
 from tests.analysis.test_security import seen
@@ -36,6 +36,33 @@ def test_an_invalid_header_is_detected_at_once() -> None:
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"
 DATA = b"\x17\x03\x03\x00\x10" + bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("head", "aligned", "found"),
+    [
+        (HELLO, True, True),
+        (HELLO, False, True),
+        (HELLO[:5], True, None),
+        (HELLO[:1], True, None),
+        (HELLO[:5] + b"\x02", True, True),
+        (HELLO[:5] + b"\x0b", True, False),
+        (b"\x16\x03\x05", True, False),
+        (b"\x16\x03\x01\xff\xff\x01", True, False),
+        (b"\x00\x00\x00\x1d", True, False),
+        (b"GET ", True, False),
+        (b"\x15\x03\x03\x00\x02\x02\x28", True, False),
+        (DATA, True, False),
+        (DATA, False, None),
+        (DATA + b"\x17\x03", False, None),
+        (DATA + b"\x17\x03\x03", False, True),
+        (DATA + b"\x15\x03\x03", False, True),
+        (DATA + b"\x17\x02", False, False),
+        (DATA[:3], False, None),
+    ],
+)
+def test_first_bytes(head: bytes, aligned: bool, found: bool | None) -> None:
+    assert is_tls(head, aligned=aligned) is found
 
 
 def singly(packets: list[Packet]) -> list[object]:
