@@ -92,6 +92,35 @@ def test_times_that_pcap_cannot_represent(times: list[int], tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+actions = st.lists(st.tuples(st.sampled_from(["append", "settle", "patch"]), st.binary(max_size=6), st.integers(0, 99)))
+
+
+@given(actions)
+def test_against_bytes_in_memory(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bytes, int]]) -> None:
+    path, expected = tmp_path_factory.mktemp("patched") / "out", bytearray()
+    with PatchedFile(str(path)) as file:
+        for action, data, number in steps:
+            if action == "append":
+                assert file.append(data) == len(expected)
+                expected += data
+            elif action == "settle":
+                file.settle(everything=True)
+                assert file.settled == len(expected)
+            elif data and len(data) <= len(expected):
+                # A patch lies on one side of the border.
+                low, high = (0, file.settled) if number % 2 else (file.settled, len(expected))
+                if high - low >= len(data):
+                    at = low + number % (high - low - len(data) + 1)
+                    file.patch(at, data)
+                    expected[at : at + len(data)] = data
+                    assert file.read(at, len(data)) == data
+            assert file.size == len(expected)
+        assert not path.exists()
+        file.commit()
+    assert path.read_bytes() == expected
+    assert os.listdir(path.parent) == ["out"]
+
+
 def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
     with PatchedFile(str(tmp_path / "out")) as file:
         file.append(b"data")
