@@ -1,7 +1,4 @@
-"""An interface that plays packets from a list, in blocks, through the real live source.
-
-Needs neither root nor kernel.
-"""
+"""An interface that plays packets from a list, in blocks, through the real live source: without root and kernel."""
 
 from __future__ import annotations
 

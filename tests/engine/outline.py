@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Problem, SaslToken
@@ -88,6 +89,12 @@ def packets_of(*steps: Step, begins: bool = True) -> list[Packet]:
     for step in steps:
         step(talk)
     return talk.packets
+
+
+def events(*steps: Step, begins: bool = True, **options: Any) -> list[Any]:
+    """What the inspector yields."""
+    inspector = Inspector(**options)
+    return [*inspector.feed(batch(packets_of(*steps, begins=begins))), *inspector.close()]
 
 
 def outline(packets: Sequence[Packet], **options: object) -> list[str]:

@@ -9,6 +9,7 @@ from kafkasniff.packets import PacketBatch
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
+from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import Packet
 
 RECORDS = kafka.record_batch([kafka.record(0, b"k", b"v" * 30)])
@@ -105,6 +106,10 @@ def _listed(number: int) -> bytes:
     return kafka.frame(header + bytes.fromhex("01 01 03 03 aa bb") + b"\0")
 
 
+def without_answer(number: int) -> bytes:
+    return kafka.produce_request(number, "orders", RECORDS, acks=0)
+
+
 UNUSUAL: dict[str, Say] = {
     "error": exchange_of(_heartbeat, lambda n: _heard(n, 27)),
     "an invalid code": exchange_of(_heartbeat, lambda n: _heard(n, 999)),
@@ -119,20 +124,15 @@ UNUSUAL: dict[str, Say] = {
         ("client", lambda n: _heartbeat(n * 1000 + 2)),
         ("broker", lambda n: all_heard((n * 1000 + 1, n * 1000 + 2))),
     ),
-    "acks 0": sent(("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0))),
+    "acks 0": sent(("client", without_answer)),
     "acks 0, version 9": sent(("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0, version=9))),
-    "acks 0, many": sent(
-        (
-            "client",
-            lambda n: b"".join(kafka.produce_request(n * 1000 + i, "orders", RECORDS, acks=0) for i in range(70)),
-        ),
-    ),
+    "acks 0, many": sent(("client", lambda n: b"".join(without_answer(n * 1000 + at) for at in range(70)))),
     "acks 0, answered": sent(
-        ("client", lambda n: kafka.produce_request(n, "orders", RECORDS, acks=0) + _heartbeat(n + 500)),
+        ("client", lambda n: without_answer(n) + _heartbeat(n + 500)),
         ("broker", lambda n: kafka.produce_response(n, "orders", n) + _heard(n + 500)),
     ),
     "acks 0, all the same id": sent(
-        ("client", lambda n: kafka.produce_request(7, "orders", RECORDS, acks=0) + _heartbeat(7)),
+        ("client", lambda n: without_answer(7) + _heartbeat(7)),
         ("broker", lambda n: _heard(7)),
         ("client", lambda n: kafka.produce_request(7, "orders", RECORDS, acks=0, version=9) + _heartbeat(7)),
         ("broker", lambda n: _heard(7)),
@@ -220,30 +220,13 @@ UNUSUAL |= {
 
 GROUP: dict[str, Say] = {
     "join": exchange_of(
-        lambda n: kafka.request(
-            11,
-            0,
-            n,
-            kafka.string("group")
-            + kafka.int32(9000)
-            + kafka.string("")
-            + kafka.string("of our own")
-            + kafka.array([kafka.string("range") + kafka.int32(0)]),
+        lambda n: request_bytes(
+            *(11, 0, n), group_id="g", protocol_type="of our own", session_timeout_ms=9, protocols=[{"name": "range"}]
         ),
-        lambda n: kafka.response(
-            n,
-            kafka.int16(0)
-            + kafka.int32(3)
-            + kafka.string("range")
-            + kafka.string("leader")
-            + kafka.string("member")
-            + kafka.array([]),
-        ),
+        lambda n: response_bytes(11, 0, n, generation_id=3, protocol_name="range", leader="leader", member_id="member"),
     ),
     "sync": exchange_of(
-        lambda n: kafka.request(
-            14, 0, n, kafka.string("group") + kafka.int32(3) + kafka.string("member") + kafka.array([])
-        ),
+        lambda n: request_bytes(14, 0, n, group_id="g", generation_id=3, member_id="member"),
         lambda n: kafka.response(n, kafka.int16(0) + _assignment()),
     ),
 }
@@ -267,10 +250,7 @@ def talks(said: Sequence[Sequence[str]], skew_ns: int = 0, words: Mapping[str, S
         after += talk.packets[known:]
     before.sort(key=lambda packet: packet.time_ns)
     after.sort(key=lambda packet: packet.time_ns)
-    return [
-        before,
-        [one._replace(time_ns=one.time_ns + skew_ns) if one.sport == 9092 else one for one in after],
-    ]
+    return [before, [one._replace(time_ns=one.time_ns + skew_ns) if one.sport == 9092 else one for one in after]]
 
 
 def opened(place: int, *said: str, port: int = 9092) -> list[Packet]:

@@ -1,8 +1,4 @@
-"""Every byte of a stream is decoded, skipped or lost, and the statistics count each.
-
-They are compared with counts made here from sequence numbers and emitted messages, over all captures as they are and
-disturbed.
-"""
+"""Every byte of a stream is decoded, skipped or lost: statistics against counts made here, over disturbed captures."""
 
 from __future__ import annotations
 
@@ -194,9 +190,6 @@ def compare_summary(summary: Summary, connections: Sequence[Connection]) -> None
         assert one.broker_bytes == broker.decoded + broker.skipped
         assert one.bytes_decoded == client.decoded + broker.decoded
         assert one.bytes_lost == client.lost + broker.lost
-
-
-CLIENT, BROKER = ("10.0.0.5", 5000), ("10.0.0.9", 9092)
 
 
 def test_the_summary_line_lists_nonzero_counts() -> None:

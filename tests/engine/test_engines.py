@@ -196,17 +196,7 @@ MORE |= {f"said by {name}": said_by(name) for name in ("first", "second")}
 MORE["a stranger"] = exchange_of(
     lambda n: kafka.request(120, 0, n, b"whatever", client_id="stranger"), lambda n: all_heard((n,))
 )
-MUTED = [
-    *sorted(USUAL),
-    *MORE,
-    "error",
-    "in a row",
-    "crossing",
-    "versions",
-    "an API of tomorrow",
-    "acks 0",
-    "join",
-]
+MUTED = [*sorted(USUAL), *MORE, "error", "in a row", "crossing", "versions", "an API of tomorrow", "acks 0", "join"]
 
 
 def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any]]:

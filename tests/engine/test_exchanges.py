@@ -20,6 +20,7 @@ from tests.engine.outline import (
     answers,
     asks,
     closes,
+    events,
     handshake,
     lost,
     odd,
@@ -272,10 +273,7 @@ FROM_THE_MIDDLE: dict[str, tuple[list[Step], list[str]]] = {
         ["stream-resync 30", "stream-resync 30", "7 answered trailing-bytes"],
     ),
     "not a response before it": ([sends("broker", NOISE, response(7)), sends("client", NOISE, odd(7))], []),
-    "a load balancer's header": (
-        [sends("client", PROXY + request(7)), answers(7)],
-        ["stream-resync 40", "7 answered"],
-    ),
+    "a load balancer's header": ([sends("client", PROXY + request(7)), answers(7)], ["stream-resync 40", "7 answered"]),
 }
 
 
@@ -297,11 +295,6 @@ def test_the_users_ports_are_accepted_as_kafka() -> None:
     assert outline(packets_of(separate, begins=False), ports=[9092]) == ["stream-resync 30", "5 open version-unknown"]
     assert outline(packets_of(joined, begins=False), ports=[9092]) == []
     assert outline(packets_of(asks(1), answers(1)), ports=[9093]) == []
-
-
-def events(*steps: Step, **options: object) -> list[object]:
-    inspector = Inspector(**options)  # type: ignore[arg-type]
-    return [*inspector.feed(batch(packets_of(*steps))), *inspector.close()]
 
 
 @pytest.mark.parametrize(("after_ms", "text"), [(5, "5.1 ms"), (2_500, "2.5 s")])

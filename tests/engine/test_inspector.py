@@ -1,15 +1,14 @@
-"""Shards of a run: each connection is in one of them, and a state may be divided again."""
+"""Shards of a run: a state may be divided again."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import NUMBERS, Inspector, number_from, reshard, shard_of_keys, shard_of_rows, share
+from kafkasniff.engine.inspector import NUMBERS, Inspector, number_from, reshard, share
 from kafkasniff.model import Exchange
 from kafkasniff.tables.checkpoint import dump, load
 from tests.choice import one_in
@@ -22,35 +21,6 @@ def batches(name: str = "kraft-three-brokers.pcap", chunk_size: int = 16 << 20) 
         return list(source)
 
 
-@pytest.mark.parametrize("shards", [1, 3, 7])
-def test_each_packet_is_in_one_shard(shards: int) -> None:
-    (batch, *_) = batches()
-    shares = [share(batch, shard, shards) for shard in range(shards)]
-    assert sorted(np.concatenate([one.order for one in shares]).tolist()) == batch.order.tolist()
-    assert sum(one.packets for one in shares) == batch.packets
-    ends = [
-        {
-            frozenset([(s, p), (d, q)])
-            for s, p, d, q in zip(one.src_lo, one.src_port, one.dst_lo, one.dst_port, strict=True)
-        }
-        for one in shares
-    ]
-    assert sum(map(len, ends)) == len(set().union(*ends)), "a connection is in two shares"
-    if shards > 1:
-        assert min(map(len, ends)) > 0
-
-
-def test_rows_and_keys_agree() -> None:
-    (batch, *_) = batches()
-    keys = []
-    for row in range(len(batch)):
-        source = (int(batch.src_hi[row]), int(batch.src_lo[row]), int(batch.src_port[row]))
-        target = (int(batch.dst_hi[row]), int(batch.dst_lo[row]), int(batch.dst_port[row]))
-        keys.append((min(source, target), max(source, target)))
-    assert shard_of_keys(keys, 5) == shard_of_rows(batch, 5).tolist()
-    assert shard_of_keys([], 5) == []
-
-
 def found(inspector: Inspector, some: list[Any], *, close: bool = False) -> list[Any]:
     events = [event for batch in some for event in inspector.feed(batch)]
     return events + (inspector.close() if close else [])
@@ -59,11 +29,7 @@ def found(inspector: Inspector, some: list[Any], *, close: bool = False) -> list
 def reported(events: list[Any]) -> list[tuple[Any, ...]]:
     return sorted(
         (
-            one.connection_id,
-            one.exchange_id,
-            one.status,
-            one.latency_ns,
-            repr(one.problems),
+            *(one.connection_id, one.exchange_id, one.status, one.latency_ns, repr(one.problems)),
             repr(one.response and one.response.body),
         )
         for one in events

@@ -211,15 +211,7 @@ def test_filters(  # noqa: PLR0917 - given by name
 
 MIXTURE = [
     *USUAL,
-    "error",
-    "in a row",
-    "crossing",
-    "acks 0",
-    "no answer",
-    "more than a body",
-    "versions",
-    "join",
-    "sync",
+    *("error", "in a row", "crossing", "acks 0", "no answer", "more than a body", "versions", "join", "sync"),
 ]
 
 

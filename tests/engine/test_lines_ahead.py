@@ -37,11 +37,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ahead(
-    parts: Sequence[PacketBatch],
-    whole: Sequence[PacketBatch],
-    *wanted: bytes,
-    form: str = "json",
-    threads: int = 2,
+    parts: Sequence[PacketBatch], whole: Sequence[PacketBatch], *wanted: bytes, form: str = "json", threads: int = 2
 ) -> None:
     """Lines of `parts` with threads equal those of `whole` without threads and kernel, and contain `wanted`."""
     found = shown(Inspector, form, list(parts), threads=threads_of(form, threads))

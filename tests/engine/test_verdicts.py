@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.engine.outline import (
     answers,
     asks,
     closes,
+    events,
     handshake,
     lost,
     odd,
@@ -179,11 +179,6 @@ CASES: dict[str, tuple[list[Step], list[str]]] = {
 def test_from_the_start(name: str) -> None:
     steps, expected = CASES[name]
     assert outline(packets_of(*steps)) == expected
-
-
-def events(*steps: Step, begins: bool = True, **options: Any) -> list[Any]:
-    inspector = Inspector(**options)
-    return [*inspector.feed(batch(packets_of(*steps, begins=begins))), *inspector.close()]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,7 @@ def admin() -> Conversation:
         ),
     )
     talk.exchange(
-        kafka.metadata_request_by_id(2, [(ORDERS[0], None)]),
-        kafka.metadata_response_with_ids(2, [(ORDERS[0], None)]),
+        kafka.metadata_request_by_id(2, [(ORDERS[0], None)]), kafka.metadata_response_with_ids(2, [(ORDERS[0], None)])
     )
     talk.close()
     return talk

@@ -71,9 +71,8 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Catalog()
     for number in (1, 2, 1, 3):
         known.learn_broker(number, f"h{number}", 9092)
-    assert [broker.id for broker in known.brokers] == [1, 3], (
-        "the broker that was not reported for the longest time is dropped"
-    )
+    # The broker that was not reported for the longest time is dropped.
+    assert [broker.id for broker in known.brokers] == [1, 3]
 
 
 TIMES = st.none() | st.integers(0, 5)

@@ -9,7 +9,7 @@ from kafkasniff.enrich.plan import NamePlan, leaves_alone, message_plan
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.definition import Field, Struct
-from kafkasniff.model import Direction, Message
+from kafkasniff.model import Message
 from tests.vectors.reader import Vector, vectors
 
 
@@ -78,9 +78,3 @@ def _message(vector: Vector) -> Message | None:
         return None
     kind = "request" if vector.kind == "request" else "response"
     return Message(kind, 0, api_key=vector.key, api_version=vector.version, body=decoded.body, exchange=1)
-
-
-def of(key: int, version: int, direction: Direction) -> NamePlan:
-    found = message_plan(key, version, direction)
-    assert found is not None
-    return found[0]

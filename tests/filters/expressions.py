@@ -11,7 +11,6 @@ from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.fields import FIELDS
 from kafkasniff.filters.tree import Predicate
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem
-from tests.conftest import ROOT
 from tests.sinks.messages import message
 
 FAILED = (
@@ -106,6 +105,3 @@ def at(value: Any, *path: str) -> list[Any]:
         while any(isinstance(one, list) for one in found):
             found = [more for one in found for more in (one if isinstance(one, list) else [one])]
     return [one for one in found if one is not None]
-
-
-PAGE = (ROOT / "docs" / "filters.md").read_text()

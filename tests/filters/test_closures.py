@@ -18,11 +18,7 @@ from tests.filters.expressions import ANSWERED, ATOMS, ORPHAN, REFUSED, UNANSWER
 from tests.sinks.messages import BROKER, CLIENT, PRODUCE, TIME_NS, message
 
 CAPTURES = (
-    "java-errors.pcap",
-    "java-transactions.pcap",
-    "java-group-consumer.pcap",
-    "java-sasl.pcap",
-    "java-0.9.pcap",
+    *("java-errors.pcap", "java-transactions.pcap", "java-group-consumer.pcap", "java-sasl.pcap", "java-0.9.pcap"),
     "kafka-python-admin.pcap",
 )
 
@@ -171,7 +167,6 @@ def test_problems_of_an_exchange_follow_its_selection() -> None:
 
 
 OPEN = LATE
-TRUE, FALSE = Compare("connection", "==", 3), Compare("connection", "==", 4)
 
 
 def test_topics_of_either_message_count() -> None:

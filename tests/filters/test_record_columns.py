@@ -131,17 +131,6 @@ def test_strings_that_are_searched_together(values: list[bytes], part: bytes) ->
     assert strings.are_text is all(map(is_text, values))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "part"),
-    [
-        *(("zzz", "zzz"), ("^order-[0-9]+ shipped$", " shipped"), ("a|b", ""), ("(?i)abc", ""), ("x?yy", "yy")),
-        *(("(ab)+cdef*", "cde"), ("(?:abc)?d", "d"), ("(?i:abc)d", "d"), ("a.b", "a"), ("(?!zz)a", "a"), ("[z]", "z")),
-    ],
-)
-def test_text_that_an_expression_requires(pattern: str, part: str) -> None:
-    assert required_text(pattern) == part
-
-
 @given(st.from_regex("(ab|c)(d|e?)+f{1,2}[gh]i", fullmatch=True))
 def test_required_text_is_in_every_match(text: str) -> None:
     pattern = "(ab|c)(d|e?)+f{1,2}[gh]i"

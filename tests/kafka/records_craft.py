@@ -1,8 +1,4 @@
-"""An encoder of record batches and message sets, written from the formats and independent of the decoder; and the call
-of the decoder that the tests of both share.
-
-Only the standard library, the codecs' own encoders and crc32c are used.
-"""
+"""An encoder of batches and message sets, from the formats and independent of the decoder, and a call of that one."""
 
 from __future__ import annotations
 

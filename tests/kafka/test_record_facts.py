@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.kafka.embedded.internal_topics import read_records
-from kafkasniff.kafka.record_facts import (
-    MAX_ID,
-    MAX_SCHEMAS,
-    add_schema_ids,
-    trace_id,
-)
+from kafkasniff.kafka.record_facts import MAX_ID, MAX_SCHEMAS, add_schema_ids, trace_id
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Body

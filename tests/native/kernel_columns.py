@@ -36,10 +36,7 @@ def read(batches: Sequence[Given]) -> tuple[list[list[dict[str, Any]] | None], R
     and with its `sequence`.
     """
     reader = ColumnReader(
-        kernel(),
-        marks=CONNECT_KEYS,
-        headers=[name.encode() for name in TRACE_HEADERS],
-        times=(FIRST_TIME, LAST_TIME),
+        kernel(), marks=CONNECT_KEYS, headers=[name.encode() for name in TRACE_HEADERS], times=(FIRST_TIME, LAST_TIME)
     )
     rows = [
         (

@@ -1,7 +1,4 @@
-"""Bodies of every version, sound and odd: the kernel makes the JSON and dicts of them that the walker makes.
-
-Odd ones are cut, changed, or have trailing bytes, nulls or wrong counts.
-"""
+"""Bodies of every version, sound, cut, changed or longer: the kernel makes the JSON and dicts that the walker makes."""
 
 from __future__ import annotations
 

@@ -12,14 +12,7 @@ from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.definition import Struct, program_of
 from kafkasniff.native import kernel, names
-from kafkasniff.native.names import (
-    CHOSEN,
-    FIRST_PLACES,
-    INSIDE,
-    ChosenFields,
-    LineNames,
-    NativeNames,
-)
+from kafkasniff.native.names import CHOSEN, FIRST_PLACES, INSIDE, ChosenFields, LineNames, NativeNames
 from tests.craft.from_layout import encoded
 from tests.craft.kafka_bytes import int32, unsigned_varint
 

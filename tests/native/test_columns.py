@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from kafkasniff.native import kernel
-from kafkasniff.native.columns import (
-    BATCH,
-    ColumnReader,
-    buffer_address,
-)
+from kafkasniff.native.columns import BATCH, ColumnReader, buffer_address
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import Record
 from tests.native.kernel_columns import Given, read
-
-BASE_OFFSET, BASE_TIMESTAMP = 1_000, 1_700_000_000_000
 
 
 def test_a_batch_may_not_hold_more_than_its_bounds() -> None:

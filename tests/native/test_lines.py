@@ -1,7 +1,4 @@
-"""Lines that the kernel writes of messages with any bodies: the same as those of messages one by one.
-
-`tests/engine/test_lines.py` has conversations and captures. Columns of text are padded as lines leave.
-"""
+"""Lines that the kernel writes of any bodies are those of messages one by one; columns of text are padded later."""
 
 from __future__ import annotations
 

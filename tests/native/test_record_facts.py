@@ -89,18 +89,8 @@ def test_whole_bodies_have_them() -> None:
 ID, SPAN = b"4bf92f3577b34da6a3ce929d0e0e4736", b"00f067aa0ba902b7"
 TRACE = b"00-" + ID + b"-" + SPAN + b"-01"
 TRACES: list[bytes] = [
-    TRACE,
-    b"01-" + TRACE[3:],
-    b"01-" + TRACE[3:] + b"-more\n",
-    b"01-" + TRACE[3:] + b"-",
-    b"01-" + TRACE[3:] + b".",
-    b"01-" + TRACE[3:] + b"-" + b"x" * 968,
-    b"01-" + TRACE[3:] + b"-" + b"x" * 969,
-    TRACE + b"-more",
-    TRACE[:-1],
-    TRACE.upper(),
-    b"ff-" + TRACE[3:],
-    b"0f-" + TRACE[3:],
+    *(b"01-" + TRACE[3:] + more for more in (b"", b"-more\n", b"-", b".", b"-" + b"x" * 968, b"-" + b"x" * 969)),
+    *(TRACE, TRACE + b"-more", TRACE[:-1], TRACE.upper(), b"ff-" + TRACE[3:], b"0f-" + TRACE[3:]),
     b"00-" + b"0" * 32 + TRACE[35:],
     TRACE[:36] + b"0" * 16 + TRACE[52:],
     TRACE[:36] + b"00f067aa0ba902bg" + TRACE[52:],

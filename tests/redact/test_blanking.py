@@ -75,10 +75,7 @@ def blank_records(field: bytes, *, payload: bool = False) -> bytes:
 
 
 BATCH = batch_of(
-    [
-        Record(0, 0, b"key-of-it", b"value-of-it", (("name", b"header-of-it"), ("null", None))),
-        Record(1, 5, None, None),
-    ]
+    [Record(0, 0, b"key-of-it", b"value-of-it", (("name", b"header-of-it"), ("null", None))), Record(1, 5, None, None)]
 )
 
 

@@ -13,6 +13,7 @@ from kafkasniff.capture.write.capture_writer import commented
 from kafkasniff.library import read
 from kafkasniff.model import Exchange
 from kafkasniff.redact import matching
+from tests.capture.timelines import fragments
 from tests.choice import DEEP, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, shipped_captures
@@ -27,14 +28,8 @@ from tests.redact.test_payload import records
 from tests.secret_traffic import TEXTS, capture, cases, found_in
 
 CAPTURES = (
-    "java-0.9.pcap",
-    "java-internal-topics.pcap",
-    "kraft-2.8.pcap",
-    "librdkafka-codecs.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "librdkafka-schemas.pcap",
-    "librdkafka-snaplen-128.pcap",
-    "old-raw-sasl.pcap",
+    *("java-0.9.pcap", "java-internal-topics.pcap", "kraft-2.8.pcap", "librdkafka-codecs.pcap"),
+    *("librdkafka-ipv6-ns.pcapng", "librdkafka-schemas.pcap", "librdkafka-snaplen-128.pcap", "old-raw-sasl.pcap"),
 )
 """One example of each kind; deep runs have all captures."""
 ALL = [path.name for path in shipped_captures()] if DEEP else one_in(2, CAPTURES)
@@ -317,15 +312,7 @@ def test_fragments_are_dropped_and_reported(tmp_path: Path) -> None:
         records.append((data[at : at + 8], data[at + 16 : at + 16 + size]))
         at += 16 + size
     time, packet = records[3]
-    ip, rest = packet[14:34], packet[34:]
-    pieces = []
-    for offset, more in ((0, True), (24, False)):
-        part = rest[offset : offset + 24] if more else rest[offset:]
-        head = bytearray(ip)
-        head[2:4] = struct.pack(">H", 20 + len(part))
-        head[6:8] = struct.pack(">H", offset // 8 | (0x2000 if more else 0))
-        pieces.append((time, packet[:14] + bytes(head) + part))
-    records[3:4] = pieces
+    records[3:4] = [(time, packet[:14] + part) for part in fragments(packet[14:], 48, 7)]
     path, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
     path.write_bytes(data[:24] + b"".join(time + struct.pack("<II", len(one), len(one)) + one for time, one in records))
     written = write(path, out)

@@ -195,12 +195,8 @@ def test_a_folder_has_one_salt(tmp_path: Path, salt: Path) -> None:
 def tagged_produce() -> bytes:
     """A Produce request v9 with tagged fields that no definition has, in a topic and at its end; without its length."""
     topic = b"\x02t" + b"\x01" + b"\x01\x09\x06secret"
-    return (
-        b"\x00\x00\x00\x09\x00\x00\x00\x01\xff\xff\x00"
-        + b"\x00\xff\xff\x00\x00\x00\x05\x02"
-        + topic
-        + b"\x01\x81\x01\x06hidden"
-    )
+    header, front = bytes.fromhex("00000009 00000001 ffff 00"), bytes.fromhex("00 ffff 00000005 02")
+    return header + front + topic + b"\x01\x81\x01\x06hidden"
 
 
 @pytest.mark.parametrize("payload", [Payload("dropped"), SALT], ids=["dropped", "hashed"])

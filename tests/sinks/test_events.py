@@ -1,7 +1,4 @@
-"""Events of every kind in every format, kept in `events/` for review. `python -m tests.sinks.test_events` writes them.
-
-Each group of events has a sink of its own, since columns grow and facts about connections are remembered.
-"""
+"""Events of every kind in every format, in `events/` for review. `python -m tests.sinks.test_events` writes them."""
 
 from __future__ import annotations
 
@@ -40,6 +37,7 @@ def response(key: int, api: str, version: int, body: dict[str, Any], **fields: A
     return message("response", api_key=key, api=api, api_version=version, body=body, **fields)
 
 
+# Each group has a sink of its own, since columns grow and facts about connections are remembered.
 GROUPS: dict[str, list[Any]] = {
     "requests and responses": [
         message(),

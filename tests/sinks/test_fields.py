@@ -36,15 +36,7 @@ def test_rows_have_what_lines_have() -> None:
         first = request or response
         assert first is not None
         same = (
-            "time",
-            "connection",
-            "client",
-            "broker",
-            "api",
-            "api_key",
-            "api_version",
-            "correlation_id",
-            "client_id",
+            *("api", "api_key", "api_version", "correlation_id", "client_id", "time", "connection", "client", "broker"),
         )
         assert {name: row[name] for name in same} == {name: first[name] for name in same}
         assert row["size"] == [one["size"] for one in (request, response) if one]

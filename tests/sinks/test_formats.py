@@ -1,4 +1,4 @@
-"""JSON lines, CSV and trees of bodies; a new format needs only its entry. `test_events.py` has all events."""
+"""JSON lines and CSV of messages. `test_events.py` has all events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.csv import CsvSink
-from kafkasniff.sinks.jsonl import (
-    JsonSink,
-    message_object,
-)
-from kafkasniff.sinks.tree import _Tree
-from kafkasniff.text.printable import COLOUR, PLAIN, Paint, printable
+from kafkasniff.sinks.jsonl import JsonSink, message_object
+from kafkasniff.text.printable import printable
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.sinks.messages import message
@@ -62,22 +58,3 @@ def test_decode(options: list[str]) -> None:
     for row, line in itertools.zip_longest(table, lines):
         assert (row["type"], row["time"], row["exchange"]) == (line["type"], line["time"], str(line["exchange"]))
         assert row["latency_ms"] == str(line.get("latency_ms", ""))
-
-
-@given(
-    record=st.fixed_dictionaries(
-        {
-            "offset": st.integers(-(2**63), 2**63 - 1),
-            "timestamp": st.integers(-5, 2**43),
-            "key": st.none() | st.binary(max_size=9) | st.just({"redacted": 5}) | st.just({"length": 3}),
-            "value": st.none() | st.binary(max_size=500) | st.text(max_size=300).map(str.encode),
-            "headers": st.just([]),
-        }
-    ),
-    width=st.integers(40, 200),
-    paint=st.sampled_from([PLAIN, COLOUR]),
-)
-def test_a_plain_record_is_shown_like_any_struct(record: dict[str, Any], width: int, paint: Paint) -> None:
-    record = {name: record[name] for name in ("offset", "timestamp", "key", "value", "headers")}
-    tree = _Tree(paint, True, width)
-    assert list(tree.record(record, 6)) == list(tree.struct(record, None, 6, "- "))

@@ -81,16 +81,8 @@ def test_the_pieces_are_the_whole(body: dict[str, Any], form: BytesForm) -> None
 
 
 def _large(records: list[dict[str, Any]]) -> LargeBody:
-    return LargeBody(
-        topic_data=[
-            {
-                "name": "t",
-                "partition_data": [
-                    {"index": 0, "records": {"batches": [{**BATCH, "records": records}], "truncated_bytes": 0}}
-                ],
-            }
-        ]
-    )
+    field = {"batches": [{**BATCH, "records": records}], "truncated_bytes": 0}
+    return LargeBody(topic_data=[{"name": "t", "partition_data": [{"index": 0, "records": field}]}])
 
 
 @pytest.mark.parametrize("payload", [Payload(), Payload("dropped"), Payload.hashed(b"salt")])

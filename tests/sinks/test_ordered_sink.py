@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.cli.running import pipeline
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import DecidedRequest, HeldLines, Lines, Message
+from kafkasniff.model import DecidedRequest, Message
 from kafkasniff.sinks import ordered_sink
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
@@ -48,36 +48,6 @@ def request(number: int) -> Message:
     return message(exchange=number, correlation_id=correlation, client_id="c" * number, time_ns=time_ns)
 
 
-class ByLines(OrderedSink):
-    """Gets the messages between two decisions as lines of the kernel."""
-
-    lines, count = b"", 0
-    held: Sequence[HeldLines] = ()
-
-    def write(self, event: Any) -> None:
-        line = JsonSink(io.BytesIO()).line(event)
-        assert isinstance(line, bytes)
-        self.lines, self.count = self.lines + line, self.count + 1
-
-    def hold(self, request: Message) -> None:
-        begin, count = len(self.lines), self.count
-        self.write(request)
-        assert request.exchange is not None
-        self.count, self.held = count, [*self.held, (request.exchange, begin, len(self.lines))]
-
-    def decide(self, decided: DecidedRequest) -> None:
-        self.pass_on()
-        super().decide(decided)
-
-    def pass_on(self) -> None:
-        self.write_lines(Lines(self.lines, self.count, held=self.held))
-        self.lines, self.count, self.held = b"", 0, []
-
-    def close(self) -> None:
-        self.pass_on()
-        super().close()
-
-
 def played(sink: OrderedSink, steps: Sequence[Any], limit: int | None = None) -> list[int]:
     """Plays these steps; returns the numbers of the messages to be shown, in order."""
     shown: dict[int, bool] = {}
@@ -110,13 +80,6 @@ def test_places_are_filled_in_any_order(steps: list[Any], limit: int | None) -> 
     expected = played(sink, steps, limit)[:limit]
     assert [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()] == expected
     assert sink.shown == len(expected)
-
-
-@given(steps=STEPS)
-def test_lines_of_the_kernel_have_places_like_messages(steps: list[Any]) -> None:
-    found, expected = io.BytesIO(), io.BytesIO()
-    assert played(ByLines(JsonSink(found)), steps) == played(OrderedSink(JsonSink(expected)), steps)
-    assert found.getvalue() == expected.getvalue()
 
 
 def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:

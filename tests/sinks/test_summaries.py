@@ -1,4 +1,4 @@
-"""Summaries of messages, from bodies in `summaries.txt`; their templates against the definitions, and the language."""
+"""Summaries of messages, from bodies in `summaries.txt`; their templates against the definitions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
-from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
+from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.summaries import syntax, templates
-from kafkasniff.sinks.summaries.interpreter import interpreter
 from kafkasniff.sinks.summaries.templates import summary
 from kafkasniff.sinks.tree import body_tree
 from kafkasniff.text.printable import PLAIN
@@ -154,102 +151,3 @@ def test_every_field_is_in_a_definition() -> None:
             there[place] = there.get(place, False) or field in known
     assert [place for place, is_there in there.items() if not is_there] == []
     assert {phrase for phrase, _ in there} >= set(templates.phrases())
-
-
-def field(name: str, kind: str = "int32", **facts: Any) -> FieldDefinition:
-    every = Versions(0, 9)
-    values = {"array": False, "tag": None, "nullable": Versions(1, 0), "fields": (), "default": None, **facts}
-    empty = {one: values.get(one) for one in FieldDefinition.__struct_fields__}
-    return FieldDefinition(**{**empty, "name": name, "type": kind, "versions": every})
-
-
-PARTITION = (field("index"), field("error_code", "error"), field("offset", "int64"))
-SHAPE = (
-    field("name", "string"),
-    field("acks", "int16", enum="acks"),
-    field("plain"),
-    field("words", "string", array=True),
-    field("inner", "struct", fields=(field("id"),)),
-    field("topics", "struct", array=True,
-          fields=(field("name", "string"), field("partitions", "struct", array=True, fields=PARTITION))),
-)  # fmt: skip
-
-
-def shown(text: str, body: dict[str, Any], version: int = 0) -> str:
-    found = syntax.parse(tuple(text.split("\n")), {"both": ("{name}", "[{plain}]")}, "here")
-    return interpreter(found, SHAPE)(body, version)
-
-
-def topics(*numbers: int, failed: int | None = None) -> dict[str, Any]:
-    found = [{"index": number, "error_code": 3 * (number == failed), "offset": 10 * number} for number in numbers]
-    return {"topics": [{"name": "a", "partitions": found}]}
-
-
-@pytest.mark.parametrize(
-    ("text", "body", "expected"),
-    [
-        ("{name}", {"name": "a b"}, '"a b"'),
-        ("{name}, {plain}", {}, "null, None"),
-        ("{inner.id}", {"inner": {"id": 4}}, "4"),
-        ("{inner.id}", {"inner": None}, "None"),
-        ("[id {inner.id}]", {"inner": None}, ""),
-        ("[{acks|name}|{acks}]", {"acks": -1}, "all"),
-        ("[{acks|name}|{acks}]", {"acks": 7}, "7"),
-        ("[{acks|name}|{acks}]", {}, "None"),
-        ("[{acks|name}|{acks}|]", {}, ""),
-        ("{plain}\n[{name}]\n{acks}", {"plain": 1, "acks": 2}, "1, 2"),
-        ("{>both}", {"name": "a", "plain": 1}, "a, 1"),
-        ("x[: {>both}]", {}, "x: null"),
-        ("[{plain?}|none]", {"plain": 0}, "none"),
-        ("[{plain>=0}|none]", {"plain": 0}, "0"),
-        ("[{plain>=0}|none]", {"plain": -1}, "none"),
-        ("[{?!plain}zero]", {"plain": 0}, "zero"),
-        ("[{?plain=null}null|{?plain=2}two|{?plain=acks}same|other]", {"plain": None}, "null"),
-        ("[{?plain=null}null|{?plain=2}two|{?plain=acks}same|other]", {"plain": 2}, "two"),
-        ("[{?plain=null}null|{?plain=2}two|{?plain=acks}same|other]", {"plain": 3, "acks": 3}, "same"),
-        ("[{?plain=null}null|{?plain=2}two|{?plain=acks}same|other]", {"plain": 4, "acks": 3}, "other"),
-        ("[{?has name}{name}|no field]", {"name": None}, "null"),
-        ("[{?has name}{name}|no field]", {}, "no field"),
-        ("[{?@version=0}old|new]", {}, "old"),
-        ("{count words word}", {"words": ["a"]}, "1 word"),
-        ("{count words word}", {}, "0 words"),
-        ("{count plain thing}", {"plain": 3}, "3 things"),
-        ("{count topics.partitions}", topics(0, 1, 2), "3"),
-        ("[{count topics.partitions? one}|none]", topics(), "none"),
-        ("{list words 2}", {"words": ["a", "b", "c"]}, "a, b, +1 more"),
-        ("[{list words}|nothing]", {"words": []}, "nothing"),
-        ("{each topics: {@} ({count partitions})}", topics(0, 1), "a (2)"),
-        ("{each topics.partitions: {@index} at {offset}}", topics(0, 1), "a-0 at 0, a-1 at 10"),
-        ('{each topics.partitions "; " partitions: {@index}}', topics(0, 1, 2, 3, 4), "a-0; a-1; a-2; +2 partitions"),
-        ("{each topics.partitions all: {@index}}", topics(0, 1, 2, 3), "a-0, a-1, a-2, a-3"),
-        ("{each good topics.partitions: {@index}}", topics(0, 1, 2, 3, failed=1), "a-0, a-2, a-3"),
-        ("{each topics.partitions: [{?index>=2}{index}]}", topics(0, 1, 2, 3), "2, 3"),
-        ("{each topics.partitions prefer offset: {@index}}", topics(1, 0, 2), "a-1, a-2, +1 more"),
-        ("{each topics.partitions prefer offset: {@index}}", topics(0), "a-0"),
-        ("{partitions topics.partitions index}", topics(*range(8), failed=2), "a-0,1,3,4,5,6,+1 more"),
-    ],
-)  # fmt: skip
-def test_the_language(text: str, body: dict[str, Any], expected: str) -> None:
-    assert shown(text, body) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("{na me}", "not a value"),
-        ("[{name}", r"missing \]"),
-        ("{each topics: {@}", "missing }"),
-        ("{name}}", "closes nothing"),
-        ("name]", "closes nothing"),
-        ("{?plain}", "a condition must be within"),
-        ("[{?plain!}]", "not a condition"),
-        ("[{?!plain=1}]", "one condition at a time"),
-        ("{>nowhere}", "no phrase"),
-        ("{nothing()}", "no function"),
-        ("{each a.b.c: {@}}", "at most two"),
-        ("{partitions topics}", "those of topics"),
-    ],
-)
-def test_mistakes_are_reported_with_their_place(text: str, problem: str) -> None:
-    with pytest.raises(DefinitionError, match=problem):
-        shown(text, {})

@@ -16,13 +16,7 @@ from tests.craft.outcome import Line, packets_outcome
 from tests.craft.read import read_packets
 from tests.craft.write import write_pcap
 from tests.tls import captured
-from tests.tls.captured import (
-    ENTRIES,
-    WITH_SECRETS,
-    by_connection,
-    packets,
-    sidecar,
-)
+from tests.tls.captured import ENTRIES, WITH_SECRETS, by_connection, packets, sidecar
 
 every_decrypted = pytest.mark.parametrize("name", WITH_SECRETS)
 
@@ -85,12 +79,9 @@ def test_without_secrets_each_connection_is_one_problem(name: str) -> None:
 
 CIPHERS = {
     "1.2": {
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384",
-        "TLS_RSA_WITH_AES_128_CBC_SHA",
+        *("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+        *("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+        *("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", "TLS_RSA_WITH_AES_128_CBC_SHA"),
     },
     "1.3": {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"},
 }

@@ -211,11 +211,7 @@ def test_a_client_that_answers_with_an_alert(size: int) -> None:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ([FINISHED], False),
-        ([1_000, FINISHED], False),
-        ([25, FINISHED], True),
-        ([41, 85], True),
-        ([93], True),
+        *(([FINISHED], False), ([1_000, FINISHED], False), ([25, FINISHED], True), ([41, 85], True), ([93], True)),
         ([77, 82], True),
     ],
 )

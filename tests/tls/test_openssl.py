@@ -1,7 +1,4 @@
-"""Features that Python's ssl cannot produce, by OpenSSL's own programs: suites of TLS 1.3, key updates, early data …
-
-`sessions.json` holds what they sent and logged; `python -m tests.tls.test_openssl` records it again.
-"""
+"""What only OpenSSL's programs can do, in `sessions.json`; `python -m tests.tls.test_openssl` records it again."""
 
 from __future__ import annotations
 

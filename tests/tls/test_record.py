@@ -96,20 +96,9 @@ def test_lines_of_every_kind() -> None:
     found = keys(
         b"\xef\xbb\xbf# SSL/TLS secrets log file\r\n\r\n"
         + LINE.replace(b"\n", b"\r\n")
-        + b"SERVER_TRAFFIC_SECRET_0 "
-        + RANDOM.hex().upper().encode()
-        + b" "
-        + b"ab" * 32
-        + b"\n"
-        + b"EXPORTER_SECRET "
-        + RANDOM.hex().encode()
-        + b" "
-        + b"cd" * 32
-        + b"\n"
-        + b"RSA 0011223344556677 8899\n"
-        + b"RSA Session-ID:0a0B Master-Key:"
-        + b"ef" * 48
-        + b"\n"
+        + f"SERVER_TRAFFIC_SECRET_0 {RANDOM.hex().upper()} {'ab' * 32}\n".encode()
+        + f"EXPORTER_SECRET {RANDOM.hex()} {'cd' * 32}\n".encode()
+        + f"RSA 0011223344556677 8899\nRSA Session-ID:0a0B Master-Key:{'ef' * 48}\n".encode()
     )
     assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
     assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == b"\xab" * 32
@@ -201,12 +190,7 @@ def offered() -> dict[int, dict[str, object]]:
 
 # OpenSSL's names: mode and bits of the key.
 MODES = {
-    "aes-128-gcm": ("gcm", 16),
-    "aes-256-gcm": ("gcm", 32),
-    "aes-128-ccm": ("ccm", 16),
-    "aes-256-ccm": ("ccm", 32),
-    "aes-128-cbc": ("cbc", 16),
-    "aes-256-cbc": ("cbc", 32),
+    **{f"aes-{bits}-{mode}": (mode, bits // 8) for mode in ("gcm", "ccm", "cbc") for bits in (128, 256)},
     "chacha20-poly1305": ("chacha20", 32),
 }
 

@@ -9,6 +9,7 @@ from google.protobuf import descriptor_pb2, json_format
 
 from kafkasniff.values.protobuf import ProtobufReader, descriptor_file, descriptor_set, parse_proto
 from kafkasniff.values.schemas import MAX_SCHEMA, MalformedValueError, SchemaError
+from tests.craft.kafka_bytes import unsigned_varint
 
 ORDER = """
 // A comment; with "quotes".
@@ -49,10 +50,8 @@ def test_the_same_as_by_descriptors() -> None:
     assert found.name == "shop.Order"
     assert found.value == {**FULL, **more, "parent": {**_parent(), **more}}
     found = reader.read(b"\x5a\3\x0a\1x" + b"\x60" + b"\xff" * 9 + b"\1" + b"\x6a\1r" + b"\x7a\7\x0a\1k\x12\2\x0a\0", 0)
-    assert (
-        found.value.items()
-        >= {"line": {"text": "x"}, "kind": "SOME", "road": "r", "by_name": {"k": {"text": ""}}}.items()
-    )
+    fields = {"line": {"text": "x"}, "kind": "SOME", "road": "r", "by_name": {"k": {"text": ""}}}
+    assert found.value.items() >= fields.items()
     assert reader.read(b"\x0a\1x\x1a\1e", 0, (1,)).value == {"name": "x", "message": "", "enum": "e"}
     assert reader.read(b"", 0, (0, 1)).name == "shop.Order.Line"
 
@@ -113,17 +112,16 @@ def order() -> Any:
     state.value.add(name="NEW", number=0)
     state.value.add(name="PAID", number=1)
     message = file.message_type.add(name="Order")
-    add(message, "id", Kinds.TYPE_UINT64)
-    add(message, "price", Kinds.TYPE_DOUBLE)
-    add(message, "note", Kinds.TYPE_BYTES)
-    add(message, "state", Kinds.TYPE_ENUM, ".shop.State")
-    add(message, "items", Kinds.TYPE_STRING, label=MANY)
-    add(message, "counts", Kinds.TYPE_MESSAGE, ".shop.Order.CountsEntry", MANY)
-    add(message, "at", Kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp")
-    add(message, "parent", Kinds.TYPE_MESSAGE, ".shop.Order")
-    add(message, "flag", Kinds.TYPE_BOOL).proto3_optional = True
-    message.field[-1].oneof_index = 0
-    add(message, "extra", Kinds.TYPE_MESSAGE, ".google.protobuf.Any")
+    for name, kind, *more in (
+        *(("id", Kinds.TYPE_UINT64), ("price", Kinds.TYPE_DOUBLE), ("note", Kinds.TYPE_BYTES)),
+        *(("state", Kinds.TYPE_ENUM, ".shop.State"), ("items", Kinds.TYPE_STRING, None, MANY)),
+        ("counts", Kinds.TYPE_MESSAGE, ".shop.Order.CountsEntry", MANY),
+        ("at", Kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp"),
+        *(("parent", Kinds.TYPE_MESSAGE, ".shop.Order"), ("flag", Kinds.TYPE_BOOL)),
+        ("extra", Kinds.TYPE_MESSAGE, ".google.protobuf.Any"),
+    ):
+        add(message, name, kind, *more)
+    message.field[8].proto3_optional, message.field[8].oneof_index = True, 0
     message.oneof_decl.add(name="_flag")
     entry = message.nested_type.add(name="CountsEntry")
     entry.options.map_entry = True
@@ -208,9 +206,7 @@ def test_malformed_values() -> None:
     reader = ProtobufReader([order()])
     inside = b""
     for _ in range(200):
-        size = len(inside)
-        length = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
-        inside = b"\x42" + length + inside
+        inside = b"\x42" + unsigned_varint(len(inside)) + inside
     for data in (b"\x0a", b"\xff", inside):
         with pytest.raises(MalformedValueError, match=r"it is not a shop\.Order"):
             reader.read(data, 0)

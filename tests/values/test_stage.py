@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,20 +17,9 @@ from kafkasniff.model import Message, Problem, Summary
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.values import stage
 from kafkasniff.values.registries import FolderRegistry
-from kafkasniff.values.schemas import SchemaKind
-from kafkasniff.values.stage import ValueDecoder, ValueSchemas, data_of, file_reader, framing_of
+from kafkasniff.values.stage import ValueDecoder, ValueSchemas, file_reader
 from tests.values.avro_bytes import long
 from tests.values.registered import CAPTURE, put, write_folder
-
-
-def found(data: bytes, *headers: tuple[str, bytes | None], kind: SchemaKind = "AVRO", **fields: Any) -> Any:
-    """Format, key, certainty, data and indexes of a value."""
-    record = {"headers": [{"key": key, "value": value} for key, value in headers], **fields}
-    framing = framing_of(record, "_value", data)
-    if framing is None:
-        return None
-    whole, start, indexes = data_of(framing, kind, data)
-    return framing.format, framing.key, framing.sure, whole[start:], indexes
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +61,11 @@ def test_batches_change_nothing(folder: Path, tmp_path: Path) -> None:
     for registry in (FolderRegistry(folder), FolderRegistry(less)):
         outputs = set()
         for rows in (None, 1, 7):
-            lines: list[bytes] = []
-
-            class Stream:
-                def write(self, data: Any, lines: list[bytes] = lines) -> None:
-                    lines.append(bytes(data))
-
-                def flush(self) -> None:
-                    """Nothing is buffered."""
-
-            sink = JsonSink(Stream())
+            sink = JsonSink(stream := io.BytesIO())
             for event in events(ValueSchemas(registry), rows):
                 sink.write(event)
             sink.close()
-            outputs.add(b"".join(lines))
+            outputs.add(stream.getvalue())
         assert len(outputs) == 1
         kinds = [json.loads(line)["kind"] for line in outputs.pop().splitlines() if b'"type":"problem"' in line]
         assert kinds == ([] if registry.name == str(folder) else ["schema-invalid", "schema-unknown"])

@@ -277,14 +277,7 @@ def test_small_files_are_bounded_and_may_come_in_pieces() -> None:
         f"it is larger than {MAX_STATE >> 20} MiB"
     )
     for head in (
-        b"",
-        b"0",
-        b"0\n",
-        b"0\nx\n",
-        b"\0\1",
-        b"\0\1\0\0\0\x13\1\0\0\4",
-        b"{}",
-        b"version: 0\n",
-        b"1\n1\na 0 5\n",
+        *(b"", b"0", b"0\n", b"0\nx\n", b"\0\1", b"\0\1\0\0\0\x13\1\0\0\4", b"{}"),
+        *(b"version: 0\n", b"1\n1\na 0 5\n"),
     ):
         assert not is_state_file(head)

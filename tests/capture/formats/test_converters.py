@@ -61,15 +61,9 @@ def zstd_of_zeros(blocks: int, window: int) -> bytes:
     `window`: exponent of 2.
     """
     header = pcap([])
-    frame_header = b"\x28\xb5\x2f\xfd\x00" + bytes(((window - 10) << 3,))
-    raw, run, last = len(header) << 3, (128 << 10) << 3 | 2, 1
-    return (
-        frame_header
-        + raw.to_bytes(3, "little")
-        + header
-        + (run.to_bytes(3, "little") + b"\0") * blocks
-        + bytes((last, 0, 0))
-    )
+    raw, run = (size.to_bytes(3, "little") for size in (len(header) << 3, (128 << 10) << 3 | 2))
+    front = b"\x28\xb5\x2f\xfd\x00" + bytes(((window - 10) << 3,)) + raw + header
+    return front + (run + b"\0") * blocks + b"\1\0\0"
 
 
 def test_the_memory_of_xz_has_a_bound() -> None:

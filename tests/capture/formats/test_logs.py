@@ -227,8 +227,7 @@ def test_connections_that_were_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(logs, "MAX_CONNECTIONS", 2)
     places = [{"connection": f"127.0.0.1:9092-127.0.0.2:{port}-0"} for port in (1, 2, 3)] * 3
     messages, problem, _ = decoded(
-        tmp_path,
-        *(line(n, time=f"[2026-11-30 07:00:0{n},000] ", **place) for n, place in enumerate(places)),
+        tmp_path, *(line(n, time=f"[2026-11-30 07:00:0{n},000] ", **place) for n, place in enumerate(places))
     )
     assert [one["correlation_id"] for one in messages[::2]] == list(range(9))
     assert problem == ""

@@ -25,21 +25,6 @@ from tests.craft.write import pcap_bytes
 from tests.tables.exports.exported import rows
 
 
-class Feeder:
-    """A pipe that is written piece by piece while its other end is read."""
-
-    def __init__(self, first: bytes) -> None:
-        read_end, self.write_end = os.pipe()
-        self.stdin = os.fdopen(read_end, "rb")
-        self.write(first)
-
-    def write(self, data: bytes) -> None:
-        os.write(self.write_end, data)
-
-    def close(self) -> None:
-        os.close(self.write_end)
-
-
 @pytest.mark.parametrize("kind", ["pcap", "pcapng", "gzip"])
 def test_a_live_pipe_yields_what_has_arrived(kind: str) -> None:
     data = frames(6)
@@ -51,20 +36,21 @@ def test_a_live_pipe_yields_what_has_arrived(kind: str) -> None:
     if kind == "gzip":
         records = [packer.compress(r) + packer.flush(zlib.Z_SYNC_FLUSH) for r in [head, *records]]
         head, records = records[0], records[1:]
-    feeder = Feeder(head)
-    with feeder.stdin, open_captures(["-"], stdin=feeder.stdin) as source:
+    read_end, write_end = os.pipe()
+    os.write(write_end, head)
+    with os.fdopen(read_end, "rb") as stdin, open_captures(["-"], stdin=stdin) as source:
         batches = iter(source)
         # Each packet must be yielded before the next one is written; a source that waited for more would never return.
         for number, record in enumerate(records[:3]):
-            feeder.write(record)
+            os.write(write_end, record)
             assert numbers([row.payload for row in batch_rows(next(batches))]) == [number]
         # A packet written in two halves is yielded once complete, together with those that follow it.
-        feeder.write(records[3][:20])
-        timer = threading.Timer(0.05, feeder.write, [b"".join([records[3][20:], *records[4:]])])
+        os.write(write_end, records[3][:20])
+        timer = threading.Timer(0.05, os.write, [write_end, b"".join([records[3][20:], *records[4:]])])
         timer.start()
         found = [row.payload for row in batch_rows(next(batches))]
         timer.join()
-        feeder.close()
+        os.close(write_end)
         found += [row.payload for batch in batches for row in batch_rows(batch)]
         assert numbers(found) == [3, 4, 5]
         assert source.bytes_total is None

@@ -87,18 +87,9 @@ def block(*packets: tuple[int, int, int]) -> Block:
     """Packets of 60 bytes: (Ethernet type, hardware, kind) of each."""
     count = len(packets)
     columns = np.array(packets, np.int64).reshape(count, 3)
-    sizes = np.full(count, 60, np.int64)
-    return Block(
-        bytes(60 * count),
-        np.arange(count) * 60,
-        sizes,
-        sizes,
-        np.arange(count),
-        columns[:, 0].astype(np.uint16),
-        columns[:, 1].astype(np.uint16),
-        columns[:, 2].astype(np.uint8),
-        np.zeros(count, HEADER),
-    )
+    sizes, heads = np.full(count, 60, np.int64), np.zeros(count, HEADER)
+    kinds = (columns[:, at].astype(width) for at, width in enumerate((np.uint16, np.uint16, np.uint8)))
+    return Block(bytes(60 * count), np.arange(count) * 60, sizes, sizes, np.arange(count), *kinds, heads)
 
 
 @pytest.mark.parametrize(

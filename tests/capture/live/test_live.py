@@ -56,18 +56,6 @@ def conversation(count: int, after: Callable[[], None]) -> Iterator[int]:
             thread.join()
 
 
-@contextlib.contextmanager
-def datagrams() -> Iterator[tuple[int, Callable[[bytes], int]]]:
-    """A port on loopback that nobody reads, and a function that sends to it."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-    ):
-        sink.bind(("127.0.0.1", 0))
-        sender.connect(sink.getsockname())
-        yield sink.getsockname()[1], sender.send
-
-
 def of_port(result: Result, port: int) -> list[Row]:
     return [row for row in result.rows if port in (row.sport, row.dport)]
 
@@ -292,13 +280,15 @@ def test_losses_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of one megabyte and a reader that sleeps. Other tests use loopback as well, so only our port counts."""
     monkeypatch.setattr("kafkasniff.capture.live.frames.BLOCK_SIZES", (1 << 16,))
     monkeypatch.setattr("kafkasniff.capture.live.frames.BLOCK_COUNT", 16)
-    with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
-        for _ in range(400):
-            send(bytes(8000))
-        assert source.backlog == 1.0
-        source.stop()
-        result = collect(source)
-        assert source.backlog == 0.0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with open_live("lo", bpf=f"udp dst port {nobody.getsockname()[1]}") as source:
+            for _ in range(400):
+                nobody.sendto(bytes(8000), nobody.getsockname())
+            assert source.backlog == 1.0
+            source.stop()
+            result = collect(source)
+            assert source.backlog == 0.0
     detail = [note.value.detail for note in result.notes if isinstance(note.value, Problem)][-1]
     lost = int(detail.split("in total, ")[1].split()[0])
     assert 0 < lost < 400

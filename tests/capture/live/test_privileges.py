@@ -160,12 +160,8 @@ def test_the_invoking_user_of_sudo() -> None:
     assert found == named_identity("nobody")
     assert sudo_caller({"SUDO_UID": str(STRANGER), "SUDO_GID": "7"}) == Identity(STRANGER, 7, (7,), str(STRANGER))
     for environ in (
-        {},
-        {"SUDO_UID": "0", "SUDO_GID": "0"},
-        {"SUDO_UID": "65534"},
-        {"SUDO_UID": "nobody", "SUDO_GID": "1"},
-        {"SUDO_UID": "-1", "SUDO_GID": "-1"},
-        {"SUDO_UID": "4294967295", "SUDO_GID": "1"},
+        *({}, {"SUDO_UID": "0", "SUDO_GID": "0"}, {"SUDO_UID": "65534"}, {"SUDO_UID": "nobody", "SUDO_GID": "1"}),
+        *({"SUDO_UID": "-1", "SUDO_GID": "-1"}, {"SUDO_UID": "4294967295", "SUDO_GID": "1"}),
     ):
         assert sudo_caller(environ) is None, environ
 
@@ -205,10 +201,8 @@ def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
     call = repr(identity).replace("Identity", "privileges.Identity") + f", keep={keep}"
     program = PROGRAM.format(identity=call, before=before)
     command = enterable([sys.executable, "-c", program])
-    environ = {
-        **os.environ,
-        "OPENBLAS_NUM_THREADS": "1",
-    }  # as the command line does: without threads, except those of a test
+    # As the command line does: without threads, except those of a test.
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ).stdout
 
 

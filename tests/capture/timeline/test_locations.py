@@ -95,13 +95,8 @@ def test_files_are_listed_without_opening_any(folder: Path, monkeypatch: pytest.
         patch.setattr("kafkasniff.capture.timeline.locations.open_capture", opens)
         files = list_captures([str(folder), str(folder / "notes.txt")], by_name=True)
     assert [(Path(file.name).name, file.doubtful) for file in files] == [
-        ("a.pcap", False),
-        ("b.pcap", False),
-        ("empty.pcap", False),
-        ("notes.txt", True),
-        ("x.gz", True),
-        ("z.pcap.gz", False),
-        ("notes.txt", False),
+        *(("a.pcap", False), ("b.pcap", False), ("empty.pcap", False), ("notes.txt", True), ("x.gz", True)),
+        *(("z.pcap.gz", False), ("notes.txt", False)),
     ]
     assert {file.doubtful for file in list_captures([str(folder)])} == {True}
     # The same in two steps. A file that is named counts, whatever a look at its folder says.

@@ -96,13 +96,8 @@ def test_notes_keep_their_place_in_the_merge(tmp_path: Path) -> None:
 
 
 def test_packets_without_a_time_stay_with_the_preceding_packet(tmp_path: Path) -> None:
-    a = (
-        section()
-        + interface()
-        + enhanced(frame(marked(0)), 10)
-        + simple(frame(marked(1)))
-        + enhanced(frame(marked(2)), 30)
-    )
+    first, second, third = (frame(marked(number)) for number in range(3))
+    a = section() + interface() + enhanced(first, 10) + simple(second) + enhanced(third, 30)
     b = timed([5, 20], first=100)
     result = read(*write(tmp_path, [a, b]))
     assert numbers(result.payloads) == [100, 0, 1, 101, 2]

@@ -37,19 +37,8 @@ INTERFACES = {0: Interface(1, 0, "eth0"), 1: Interface(1, 1, "eth1", 65_535), 2:
 
 
 def packets(times: list[int], interfaces: list[int]) -> RawPackets:
-    data = DATA[: len(times)]
-    sizes = np.array([len(one) for one in data], np.int64)
-    return RawPackets.build(
-        b"".join(data),
-        np.cumsum(sizes) - sizes,
-        sizes,
-        sizes + 5,
-        np.array(times, np.int64),
-        link=1,
-        interface=np.array(interfaces, np.int32),
-        capture=0,
-        first_number=1,
-    )
+    made = raw_packets([(one, len(one) + 5, time) for one, time in zip(DATA, times, strict=False)])
+    return made._replace(interface=np.array(interfaces, np.int32))
 
 
 def written(path: Path, times: list[int], interfaces: list[int]) -> list[bytes]:

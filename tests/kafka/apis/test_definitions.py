@@ -1,37 +1,18 @@
-"""Definitions: complete and consistent, by release, with their codes and entities; Kafka's own JSON of messages."""
+"""Definitions: consistent, by release, with their codes and entities; Kafka's own JSON of messages."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
-from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka.apis import dissectors, releases
+from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys
-from kafkasniff.kafka.apis.entities import mentions, only, plan_of
+from kafkasniff.kafka.apis.entities import mentions, plan_of
 from kafkasniff.kafka.apis.kafka_json import encode, values_of
-from kafkasniff.kafka.apis.releases import (
-    defined_data,
-    defined_pairs,
-    dropped_in,
-    first_release,
-    is_stable,
-    proven,
-    removed_in,
-    spoken,
-    spoken_by,
-)
-from kafkasniff.kafka.schema.codes import (
-    ZERO_UUID,
-    enum_by_name,
-    error_by_code,
-    error_codes,
-    uuid_bytes,
-    uuid_text,
-)
+from kafkasniff.kafka.apis.releases import dropped_in, first_release, is_stable, removed_in, spoken, spoken_by
+from kafkasniff.kafka.schema.codes import ZERO_UUID, enum_by_name, error_by_code, error_codes, uuid_bytes, uuid_text
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.model import Direction, Message
@@ -61,11 +42,6 @@ def all_fields() -> list[tuple[str, FieldDefinition]]:
     for name, definition in data_definitions().items():
         walk(name, definition.message.fields)
     return found
-
-
-def test_keys_without_a_gap() -> None:
-    """test_vectors shows that they are Kafka's."""
-    assert api_keys() == tuple(range(len(apis())))
 
 
 def test_attributes_refer_to_existing_fields() -> None:
@@ -127,53 +103,8 @@ def test_versions_and_apis_that_were_dropped() -> None:
     assert str(spoken_by("4.0")[key("Fetch")]) == "4-17"
 
 
-@pytest.fixture
-def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of proven versions, instead of the checkout's; the definitions, which are read once, stay."""
-    assert defined_pairs()
-    assert defined_data()
-    (tmp_path / "dissectors").mkdir()
-    monkeypatch.setattr(releases, "data_folder", lambda: tmp_path / "dissectors")
-    monkeypatch.setattr("kafkasniff.kafka.schema.codes.data_folder", lambda: tmp_path / "dissectors")
-    return tmp_path / "dissectors" / "proven.txt"
-
-
-def test_lines_that_prove_nothing(listed: Path) -> None:
-    for line in (
-        *("Produce", "Produce 9", "Produce 9 vectors", "Produce 9 captures 4.4.0", "Produce 9 hearsay 4.4.0"),
-        *("Produce 99 vectors 4.4.0", "Produce nine vectors 4.4.0", "Product 9 vectors 4.4.0", "data"),
-        *("data ConfigRecord 7 vectors 4.4.0", "data NoSuchRecord 0 vectors 4.4.0", "ConfigRecord 0 vectors 4.4.0"),
-        "batches two vectors 4.4.0",
-    ):
-        listed.write_text(f"# Head.\n{line}\n")
-        with pytest.raises(DefinitionError, match=r"proven\.txt:2: "):
-            proven()
-
-
-ID = "dGhpc2lzYXRvcGljaWQxNg"
-
-
 def message(direction: Direction, key: int, version: int, body: dict[str, Any]) -> Message:
     return Message(direction, 100, api_key=key, api_version=version, body=body)
-
-
-def test_other_messages() -> None:
-    """Several groups, groups of a response, topics of a session, incomplete bodies, and none at all."""
-    named = mentions(message("request", 9, 8, {"groups": [{"group_id": "a"}, {"group_id": "b"}]}), None)
-    assert (list(named.groups), only(named.groups)) == (["a", "b"], None)
-    named = mentions(message("request", 16, 0, {}), message("response", 16, 0, {"groups": [{"group_id": "a"}]}))
-    assert named.groups == {}
-    request = Message("request", 9, api_key=1, api_version=13, body={"topics": []}, session_topics=("orders", "b"))
-    response = message("response", 1, 13, {"responses": [{"topic_id": ID, "_topic_name": "b", "partitions": []}]})
-    named = mentions(request, response)
-    assert (list(named.topics), named.partitions) == (["orders", "b"], {})
-    body = {"topic_data": [{"name": "a", "partition_data": [{"index": 1}]}, {"name": "b"}]}
-    named = mentions(message("request", 0, 9, body), None)
-    assert list(named.topics) == ["a", "b"]
-    assert [facts.partition for facts in named.partitions.values()] == [1]
-    assert mentions(None, None).topics == {}
-    assert mentions(Message("request", 9, api_key=0, api_version=9), None).partitions == {}
-    assert mentions(message("request", 999, 0, {"topic_names": ["a"]}), None).topics == {}
 
 
 def test_every_topic_field_of_every_api_is_found() -> None:
@@ -218,25 +149,6 @@ def test_kafkas_json_becomes_kafkas_bytes() -> None:
             assert vector.kind != "data" or vector.data == made
             count += 1
     assert count > 4000
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param([], id="not-an-object"),
-        pytest.param({}, id="no-fields"),
-        pytest.param({"topics": {}}, id="not-a-list"),
-        pytest.param({"topics": [1]}, id="not-a-struct"),
-        pytest.param({"topics": [{"name": 1}]}, id="not-a-text"),
-        pytest.param({"topics": [{"name": None}]}, id="null"),
-        pytest.param({"topics": [], "others": []}, id="unknown-fields"),
-    ],
-)
-def test_json_that_is_not_of_the_message(body: object) -> None:
-    metadata = api(3)
-    assert metadata is not None
-    with pytest.raises((TypeError, ValueError)):
-        values_of(metadata.request(1).root, body, [])
 
 
 def test_advice_for_every_code() -> None:

@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka.embedded.internal_topics import (
-    assignment,
-    join_group_request,
-    join_group_response,
-    metadata,
-    sync_group_request,
-    sync_group_response,
-)
+from kafkasniff.kafka.embedded.internal_topics import assignment, metadata, sync_group_response
 from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, DecodeContext, DecodeOptions, GroupProtocol
 
 GROUP_VECTORS = [
@@ -175,9 +168,6 @@ def test_messages_of_members(vector: dict[str, Any]) -> None:
         assert ours == expected
 
 
-# Invalid input.
-
-
 # Bytes of other clients: fields are missing at the end, and their groups work.
 
 
@@ -234,41 +224,11 @@ def test_bytes_that_end_within_a_field_are_a_problem(kind: str, data: bytes, kep
 # Sources of the protocol type.
 
 
-def join(kind: str, group: str = "g") -> dict[str, Any]:
-    return {"group_id": group, "protocol_type": kind, "protocols": [{"name": "range", "metadata": ORDERS}]}
-
-
-def test_the_type_is_remembered_on_the_connection() -> None:
-    memory = ConnectionMemory()
-    request = context(memory)
-    body = join("consumer")
-    join_group_request(body, 0, request)
-    assert body["protocols"][0]["_metadata"]["value"]["topics"] == ["orders"]
-
-    response = {"protocol_name": "range", "members": [{"member_id": "m", "metadata": ORDERS}]}
-    join_group_response(response, 0, context(memory, request.carry))
-    assert response["members"][0]["_metadata"]["format"] == "consumer"
-    assert memory.group_protocol("g") == GroupProtocol("consumer", "range")
-
-    sync = context(memory)
-    body = {"group_id": "g", "assignments": [{"member_id": "m", "assignment": ORDERS_0}]}
-    sync_group_request(body, 0, sync)
-    assert body["assignments"][0]["_assignment"]["value"]["assigned_partitions"][0]["partitions"] == [0]
-    answer = {"assignment": ORDERS_0}
-    sync_group_response(answer, 0, context(memory, sync.carry))
-    assert answer["_assignment"]["version"] == 0
-
-
 @pytest.mark.parametrize(
     ("data", "read"),
     [
-        (ORDERS_0, True),
-        (ORDERS_0 + b"\0", False),
-        (ORDERS_0[:-1], False),
-        (b"\0\x09" + ORDERS_0[2:], False),
-        (ORDERS_0.replace(b"orders", b"or ers"), False),
-        (b"\0\0\0\0\0\0\xff\xff\xff\xff", False),
-        (b"", False),
+        *((ORDERS_0, True), (ORDERS_0 + b"\0", False), (ORDERS_0[:-1], False), (b"\0\x09" + ORDERS_0[2:], False)),
+        *((ORDERS_0.replace(b"orders", b"or ers"), False), (b"\0\0\0\0\0\0\xff\xff\xff\xff", False), (b"", False)),
         (ORDERS_0[:-4], False),
     ],
     ids=["consumer", "more", "cut", "newer", "no topic name", "no topics", "empty", "no user data"],

@@ -86,41 +86,6 @@ def test_records_that_kafkas_classes_wrote(kind: str) -> None:
     assert seen == {name for name, found in data_definitions().items() if found.kind == kind}
 
 
-SUBSCRIPTION = int16(1) + struct.pack(">ih6sii", 1, 6, b"orders", -1, 0)
-ASSIGNMENT = int16(0) + struct.pack(">ih6siii", 1, 6, b"orders", 1, 7, -1)
-
-
-def group_metadata(protocol_type: bytes, subscription: bytes, assignment: bytes) -> tuple[bytes, bytes]:
-    """A group with one member, version 0."""
-
-    def string(text: bytes) -> bytes:
-        return int16(len(text)) + text
-
-    value = int16(0) + string(protocol_type) + struct.pack(">i", 3) + string(b"range") + string(b"m-1")
-    value += struct.pack(">i", 1) + string(b"m-1") + string(b"app") + string(b"/10.0.0.5") + struct.pack(">i", 45_000)
-    for data in (subscription, assignment):
-        value += struct.pack(">i", len(data)) + data
-    return int16(2) + string(b"g"), value
-
-
-def test_embedded_messages_of_members() -> None:
-    pair = group_metadata(b"consumer", SUBSCRIPTION, ASSIGNMENT)
-    (record,), problems = interpreted("__consumer_offsets", pair)
-    assert problems == []
-    (member,) = record["_value"]["value"]["members"]
-    assert member["subscription"] == SUBSCRIPTION
-    assert member["_subscription"]["format"] == "consumer"
-    assert member["_subscription"]["value"]["topics"] == ["orders"]
-    assert member["_assignment"]["value"]["assigned_partitions"] == [{"topic": "orders", "partitions": [7]}]
-    (record,), problems = interpreted("__consumer_offsets", group_metadata(b"consumer", SUBSCRIPTION[:-9], b""))
-    assert [problem.kind for problem in problems] == ["internal-record"]
-    assert "subscription" in problems[0].detail
-    for kind in (b"", b"other"):
-        (record,), problems = interpreted("__consumer_offsets", group_metadata(kind, b"junk", b"junk"))
-        assert problems == []
-        assert "_subscription" not in record["_value"]["value"]["members"][0]
-
-
 KEY = int16(0) + int16(2) + b"tx"
 
 

@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.embedded.sasl_messages import (
-    MAX_MESSAGE,
-    describe_message,
-)
+from kafkasniff.kafka.embedded.sasl_messages import MAX_MESSAGE, describe_message
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.context import ConnectionMemory, DecodeOptions
 from kafkasniff.model import Direction

@@ -11,7 +11,7 @@ from kafkasniff.kafka.embedded import telemetry
 from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES, read_metrics
 from kafkasniff.kafka.messages.message import Decoded, decode_request
 from kafkasniff.kafka.schema.context import DecodeOptions
-from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
+from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32, unsigned_varint
 from tests.kafka.embedded.metadata_craft import compact_bytes
 from tests.kafka.records_craft import COMPRESSORS
 
@@ -146,11 +146,7 @@ def test_values_that_nest_too_deep() -> None:
 
 def bytes_of(data: bytes) -> bytes:
     """A field's bytes prefixed with their length, as in protobuf."""
-    size, out = len(data), b""
-    while size > 0x7F:
-        out += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return out + bytes([size]) + data
+    return unsigned_varint(len(data)) + data
 
 
 @pytest.mark.parametrize("some", [2, 3, 5])

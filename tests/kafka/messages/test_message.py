@@ -162,10 +162,6 @@ def test_odd_bodies(key: int, version: int, data: bytes, body: dict[str, Any], p
     assert (decoded.raw is None) is (not problems or problems[0][0] != "body-truncated")
 
 
-def unknown(*tags: tuple[int, str]) -> dict[str, Any]:
-    return {"_unknown_tags": [{"tag": tag, "base64": content} for tag, content in tags]}
-
-
 @pytest.mark.parametrize(
     ("version", "body", "kind"),
     [

@@ -14,13 +14,7 @@ import pytest
 import zstandard
 
 from kafkasniff.kafka.records import compression
-from kafkasniff.kafka.records.compression import (
-    MAX_FRAMES,
-    MAX_RATIO,
-    MAX_UNRATED,
-    allowance,
-    decompress,
-)
+from kafkasniff.kafka.records.compression import MAX_FRAMES, MAX_RATIO, MAX_UNRATED, allowance, decompress
 from tests.kafka.records_craft import COMPRESSORS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, xerial
 
 TEXT = b"".join(b'{"order": %d, "amount": %d}\n' % (number, number * 7919 % 1000) for number in range(4000))

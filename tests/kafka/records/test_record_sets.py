@@ -162,17 +162,8 @@ def test_as_kafka_reads_it(name):
             assert decoded["base_offset"] + decoded["last_offset_delta"] == reported["last_offset"]
             assert decoded.get("_delete_horizon") == reported["delete_horizon"]
             same = (
-                "base_offset",
-                "crc",
-                "partition_leader_epoch",
-                "producer_id",
-                "producer_epoch",
-                "base_sequence",
-                "transactional",
-                "control",
-                "record_count",
-                "timestamp_type",
-                "max_timestamp",
+                *("base_offset", "crc", "partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence"),
+                *("transactional", "control", "record_count", "timestamp_type", "max_timestamp"),
             )
         for field in same:
             assert decoded[field] == reported[field], field
