@@ -1,9 +1,5 @@
-"""Fixtures for what a test needs from the machine, the shipped captures, and the hypothesis profiles.
-
-A test that needs a program, Java or root requests it with a fixture. If it is missing, the test is skipped with the
-reason. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`), the test fails instead: a skip there is a check that never
-runs.
-"""
+"""Fixtures for what a test needs from the machine (with a skip, or a failure where KAFKASNIFF_REQUIRE_ALL is set), the
+shipped captures, and the hypothesis profiles."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
-"""Two APIs that no release of Kafka has.
-
-One has payload, secrets, floats and names in every place where a definition allows them; the requests of the other
-report what their sender knows.
-
-Their texts are definitions as in `dissectors/`. They exist within `known()` only, in this process. No cache keeps
-anything across its borders.
-"""
+"""Two APIs that no release of Kafka has, defined within `known()` only: one has payload, secrets, floats and names
+wherever a definition allows them; the requests of the other report what their sender knows."""
 
 from __future__ import annotations
 

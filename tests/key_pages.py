@@ -1,7 +1,5 @@
 """Pages of the reference that list what the code describes: keys, columns, fields, kinds, questions, detectors.
-
-`tests.reference` writes them. They are committed, so that they can be read without building the site.
-"""
+`tests.reference` writes them. They are committed, so that they can be read without building the site."""
 
 from __future__ import annotations
 

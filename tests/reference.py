@@ -1,8 +1,5 @@
-"""``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code.
-
-`make docs` makes them for the site. Options and exit codes, API coverage and bounds are only there, since `--help`,
-`kafkasniff api --coverage` and the code show them, too; the pages of `tests.key_pages` are committed.
-"""
+"""``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code, for `make docs`.
+Options, exit codes, API coverage and bounds are on the site alone; those of `tests.key_pages` are committed."""
 
 from __future__ import annotations
 

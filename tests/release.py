@@ -1,8 +1,5 @@
-"""``python -m tests.release build FOLDER``: what a release consists of, built twice from the last commit and checked.
-
-`make release-check` runs it. ``check WHEEL…`` only checks wheels that exist. The checks of artifacts read only the
-artifacts, so that they hold for what is uploaded.
-"""
+"""``python -m tests.release build FOLDER``: a release, built twice from the last commit and checked (`make
+release-check`). ``check WHEEL…`` checks wheels that exist. The checks read nothing but the artifacts."""
 
 from __future__ import annotations
 

@@ -107,10 +107,7 @@ def _configs() -> list[dict[str, object]]:
     return [
         {"name": "ssl.keystore.password", "value": _text("keystore password")},
         {"name": "sasl.jaas.config", "value": _module("jaas password")},
-        {
-            "name": "listener.name.internal.plain.sasl.jaas.config",
-            "value": _module("jaas password of a listener"),
-        },
+        {"name": "listener.name.internal.plain.sasl.jaas.config", "value": _module("jaas password of a listener")},
         {"name": "ssl.keystore.key", "value": _text("private key")},
         {"name": "retention.ms", "value": "86400000"},
     ]

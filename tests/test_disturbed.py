@@ -1,8 +1,5 @@
-"""Captures, crafted and real, with the disturbances of networks and capturing.
-
-A disturbance that loses no byte must not change a message; one that loses bytes may cost messages but never invent one.
-The tests compare JSON lines without numbers and times, by connection and direction, in order.
-"""
+"""Captures, crafted and real, with the disturbances of networks and capturing. Where no byte is lost, messages (JSON
+lines without numbers and times) stay the same; losses may cost messages but never invent one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Every golden line is proven by independent code: Kafka's own classes, and a plain walk.
-
-tests/test_tshark.py checks the pairing of requests and responses with tshark, tests/test_evidence_clients.py compares
-with the clients' logs.
-"""
+"""Every golden line is proven by independent code: Kafka's own classes, and a plain walk. tests/test_tshark.py checks
+the pairing of requests and responses with tshark, tests/test_evidence_clients.py compares with the clients' logs."""
 
 from __future__ import annotations
 

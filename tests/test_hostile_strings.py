@@ -107,9 +107,7 @@ def exported(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [[], ["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]],
-    ids=" ".join,
+    "options", [[], ["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]], ids=" ".join
 )
 def test_lines_and_trees(capture: Path, options: list[str]) -> None:
     result = kafkasniff("decode", *options, capture)

@@ -1,7 +1,5 @@
-"""Captures that begin within connections: pairs are right, and messages present are found.
-
-A recorded capture is cut before a packet, and the pairs of the rest are compared with those of the whole.
-"""
+"""Captures that begin within connections: pairs are right, and messages present are found. A recorded capture is cut
+before a packet, and the pairs of the rest are compared with those of the whole."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """By default no output contains a secret in any form; with --show-secrets each one appears, so that the test can fail.
-
-Two outputs are not checked: files of `live --write`, which are packets, and `state/` of an export, which holds the
-bytes of unfinished exchanges (docs/privacy.md).
-"""
+Not checked: files of `live --write` and `state/` of an export (docs/privacy.md)."""
 
 from __future__ import annotations
 
@@ -80,9 +77,7 @@ def unrolled(dump: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [*DECODE, pytest.param(["--format", "json", "--jobs", "2"], marks=pytest.mark.extended)],
-    ids=" ".join,
+    "options", [*DECODE, pytest.param(["--format", "json", "--jobs", "2"], marks=pytest.mark.extended)], ids=" ".join
 )
 def test_decode(path: Path, options: list[str]) -> None:
     result = kafkasniff("decode", *options, path)

@@ -1,8 +1,5 @@
-"""tshark as a second opinion: the same requests and responses on the same connections of the shipped captures.
-
-tshark 4.0 decodes few bodies of the newest versions, but reads the headers of all. The tests compare what headers
-contain and imply: API, version, correlation id, and which request a response answers.
-"""
+"""tshark as a second opinion on what headers contain and imply: API, version, correlation id, and which request a
+response answers. tshark 4.0 decodes few bodies of the newest versions."""
 
 from __future__ import annotations
 

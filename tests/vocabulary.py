@@ -1,9 +1,5 @@
-"""The vocabulary check: words that this project avoids, in everything that people read.
-
-`tests/vocabulary.toml` lists the words, and the places in which they are right.
-
-`python -m tests.vocabulary` prints each place and fails if there is one.
-"""
+"""`python -m tests.vocabulary`: prints each place with a word that this project avoids in what people read, and fails
+if there is one. `tests/vocabulary.toml` lists the words, and the places in which they are right."""
 
 from __future__ import annotations
 

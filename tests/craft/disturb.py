@@ -1,7 +1,5 @@
-"""Disturbances that lose no byte: what the network and the capturing do to packets. The messages stay the same.
-
-Each takes packets in capture order and a seeded `random.Random`, and returns new packets in capture order.
-"""
+"""Disturbances that lose no byte: what the network and the capturing do to packets. The messages stay the same. Each
+takes packets in capture order and a seeded `random.Random`, and returns new packets in capture order."""
 
 from __future__ import annotations
 

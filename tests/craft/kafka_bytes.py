@@ -1,8 +1,5 @@
-"""The bytes of a few Kafka messages, written field by field from the protocol's tables.
-
-Requests and responses are whole frames: the int32 length and the message. Nothing of kafkasniff is used, so that its
-decoder is not tested against itself.
-"""
+"""The bytes of a few Kafka messages, written field by field from the protocol's tables, as whole frames. Nothing of
+kafkasniff is used, so that its decoder is not tested against itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Capture files into packets: just enough of pcap and pcapng for the captures that the tests disturb.
-
-Anything that is not understood raises ValueError: a capture that was read in half would weaken every test that uses it.
-"""
+"""Capture files into packets: just enough of pcap and pcapng for the captures that the tests disturb. Anything that is
+not understood raises ValueError: a capture that was read in half would weaken every test that uses it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""What Kafka's own classes read from the frames of the captures: made with Java, kept compressed, read without.
-
-`kafka-classes/KafkaClasses.java` does the reading. The release that the definitions are of is asked first; then the
-last one that has what KIP-896 removed; then the newest, for versions that are newer than the definitions.
-"""
+"""What Kafka's own classes (`kafka-classes/KafkaClasses.java`) read from the frames of the captures: made with Java,
+kept compressed, read without."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
-"""The frames of a shipped capture, by a plain walk that shares nothing with kafkasniff.
-
-Good for captures of loopback alone, from their first SYN on. Every byte of a stream has the number of the packet that
-brought it first, so the place and the time of each message follow from the definitions of the contract alone:
-
-- a message completes at the packet that makes its stream contiguous up to its end;
-- its first and last packet are the lowest and highest that brought one of its bytes;
-- of a message that a snap length cut, all this is said of what the capture has in one piece from its beginning on;
-- the first response that has a request's correlation id, with none before it left over but for acks=0, answers it.
-"""
+"""The frames of a shipped capture, by a plain walk that shares nothing with kafkasniff. Good for captures of loopback
+alone, from their first SYN on: every byte has the number of the packet that brought it first."""
 
 from __future__ import annotations
 

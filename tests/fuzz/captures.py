@@ -1,9 +1,5 @@
-"""Capture files: pcap, pcapng and their compressions, as files, pipes and splits.
-
-The first byte of an input selects how its content is wrapped, the second the size of the pieces in which it is read;
-the rest is the file. Packets and problems must not depend on the pieces, and splits read separately must equal the
-whole.
-"""
+"""Capture files as files, pipes and splits: packets and problems must not depend on the pieces. The first byte of an
+input says how the content is wrapped, the second the size of the pieces; then comes the file."""
 
 from __future__ import annotations
 

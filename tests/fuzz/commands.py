@@ -1,9 +1,5 @@
-"""Whole commands: captures with odd values, and changed captures, through each analysis, with and without the kernel.
-
-The first byte of an input selects the command, the second changes among the packets (lost, repeated, out of order),
-the rest is the capture. A command must end with a documented exit code,
-say the same with the native kernel and by Python, and read the tables of an export with the findings of the capture.
-"""
+"""Whole commands, with and without the kernel: documented exit codes and the same output. The first byte of an input
+selects the command, the second changes among the packets; then comes the capture."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Codecs of records and their bounds: gzip, raw and xerial snappy, lz4 with and without old header checksums, zstd.
-
-The first byte of an input selects codec and magic, the second the bound; the compressed value follows. If the highest
-bit of the first byte is set, the remaining bytes are compressed first, and must decompress to themselves.
-"""
+"""Codecs of records and their bounds. The first byte of an input has codec, magic and whether the rest is compressed
+first (the highest bit: it must decompress to itself), the second the bound; then comes the value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Structures inside bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect's configurations, voters.
-
-The first byte of an input selects the reader, the second its variant; then the bytes follow. Nothing is raised, and
-every result can be written as JSON.
-"""
+"""Structures inside bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect, voters. An input: reader,
+variant, bytes. Nothing is raised, and every result can be written as JSON."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ _PROTOCOLS: Final = (
 _TOPICS: Final = tuple(sorted(INTERNAL_TOPICS))
 _BLOCKS: Final = tuple(sorted(data_definitions()))
 MOST: Final = 4 << 20
-_OPTIONS: Final = (
-    DecodeOptions(max_decompressed=MOST),
-    DecodeOptions(max_decompressed=MOST, show_secrets=True),
-)
+_OPTIONS: Final = (DecodeOptions(max_decompressed=MOST), DecodeOptions(max_decompressed=MOST, show_secrets=True))
 
 
 def _writable(reported: Any) -> None:

@@ -1,8 +1,5 @@
-"""Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`.
-
-The inputs of a run are in a folder: `seeds/` (made again by each run), `corpus/` (inputs that added coverage, kept
-between runs), and `crash-…` for each input that broke a promise.
-"""
+"""Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`. Its folder has
+`seeds/` of this run, `corpus/` of all runs, and `crash-…` for each input that broke a promise."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""Messages of any API, version and direction: headers, bodies, embedded structures, and both decoders of bodies.
-
-The first byte of an input selects direction and options; a request follows, or the key and version that a response
-answers and the response. Decoding does not depend on bytes around the message. A body that is right to its last byte
-can be written again and reads the same. The kernel and the walker agree; the kernel blanks the same bytes as Python.
-The walker's spans cover each byte once.
-"""
+"""Messages of any API: the kernel, Python's decoder and what writes bodies agree, whatever is around the message. The
+first byte of an input has direction and options; then a request, or key, version and response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Exchanges as columns by the native kernel, on millions of changed requests and responses of all pairs.
-
-`tests/tables/exports/test_columns.py` compares the rows of changed exchanges with those of Python.
-"""
+`tests/tables/exports/test_columns.py` compares the rows of changed exchanges with those of Python."""
 
 from __future__ import annotations
 

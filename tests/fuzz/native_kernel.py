@@ -1,9 +1,5 @@
-"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs, checked by the walker.
-
-Every exported function is given bodies of all versions in both directions and `records` fields, changed by
-`native/fuzz.zig`, in a process of its own: a failed check of ReleaseSafe or a read past an input ends it. At intervals,
-the last input is given to the walker, which must agree.
-"""
+"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs (`native/fuzz.zig`). A read
+past an input ends the process, and the walker must agree with the last input of each interval."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Fields of records: batches of magic 2, messages of magic 0 and 1, control records, slices; in rows and in columns.
-
-The first byte of an input selects the form of records; the field follows. If its highest bit is set, the remaining
-bytes are the records of one batch, which is made around them. Every byte is accounted for, records that are read later
-equal those read at once, and columns hold the same as rows.
-"""
+"""Fields of records: every byte is accounted for, whenever and in whatever form records are read. The first byte of an
+input has the form, and whether the rest (the highest bit) are records, around which a batch is made."""
 
 from __future__ import annotations
 

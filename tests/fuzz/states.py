@@ -1,9 +1,5 @@
-"""States between two runs: typed data that is read again.
-
-An input is the part of a state after its header. It is refused with UsageError, or becomes an object of the requested
-kind. The object's later behaviour is not tested, since its numbers may be anything. In all cases, the process's
-classes, defaults and objects stay as they were.
-"""
+"""States between two runs, without their header: each is refused with UsageError, or becomes an object of the requested
+kind; in all cases, the process's classes, defaults and objects stay as they were."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Streams of a connection: frames and their boundaries, roles, raw SASL, other protocols, search and resync.
-
-An input says how a connection is captured and then what its sides send: a byte of direction and of the segment's fate
-(captured, lost, cut short), two bytes of length, and the bytes. In all cases, the bytes of the connection add up, every
-output has a line, batch boundaries change nothing, and Python alone reports the same.
-"""
+"""A connection in any capture of it: its bytes add up, every output has a line, and neither batches nor Python change
+anything. An input has options; then each segment has direction and fate, two bytes of length, bytes."""
 
 from __future__ import annotations
 

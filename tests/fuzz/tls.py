@@ -1,9 +1,5 @@
-"""TLS: whole connections with and without their key logs, handshake messages, certificates, records, key logs.
-
-The first byte of an input selects a connection, as in `streams`, after two bytes of length and the lines of a key log;
-or the bytes of one message, record stream or key log. Seeds are connections of Python's own TLS, new in each run: an
-input contains its key log, so it means the same in every run.
-"""
+"""TLS: an input selects a connection, as in `streams` after the length and the lines of a key log; or one message,
+record stream or key log. Seeds are new connections of Python's TLS, with their key logs."""
 
 from __future__ import annotations
 

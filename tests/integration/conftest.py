@@ -23,9 +23,7 @@ kafkasniff's mistakes show in the run that succeeds."""
 
 @pytest.fixture(scope="session")
 def run_folder(
-    require_root: Callable[[], None],
-    require_kafka: Callable[..., None],
-    tmp_path_factory: pytest.TempPathFactory,
+    require_root: Callable[[], None], require_kafka: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The folder of the runs, shared by all pytest processes, if the machine has what they need."""
     require_root()

@@ -1,9 +1,5 @@
-"""One run without failures: three kinds of clients at once, and two captures of their traffic with a real broker.
-
-`kafkasniff live` decodes while they run, and tcpdump saves the packets. Each client program has its own listener, so
-the port identifies a message's program. All results are files in one folder: the run is made once, no matter how many
-processes test it.
-"""
+"""One run without failures: three kinds of clients at once, each on its own listener, with a real broker; `kafkasniff
+live` decodes and tcpdump saves the packets. All results are files in one folder."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Faults: one small change of one place in a Python function or a line of Zig.
-
-The kinds are the usual mutation operators: comparisons, connectives, arithmetic, constants, conditions, and statements
-that are dropped. All faults of a run are planted at once, each with a switch (`trees.py`): so a fault is a whole
-expression or statement, and none lies within another.
-"""
+"""Faults: one small change of one place in a Python function or a line of Zig, by the usual mutation operators. All are
+planted at once, each with a switch: so a fault is a whole expression or statement."""
 
 from __future__ import annotations
 
@@ -78,10 +74,7 @@ class _Places:
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return (
-            self.starts[node.lineno - 1] + node.col_offset,
-            self.starts[node.end_lineno - 1] + node.end_col_offset,
-        )
+        return (self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset)
 
     def text(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.span(node)

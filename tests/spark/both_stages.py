@@ -116,10 +116,7 @@ def decode(
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
     problems = [*key_log_problems(keys), *(note.value for note in notes if isinstance(note.value, Problem))]
     read = ReadConnections(
-        options,
-        dict(enumerate(plan.names)),
-        end_clock=max(split.clock_after for split in plan.splits),
-        keys=task_keys,
+        options, dict(enumerate(plan.names)), end_clock=max(split.clock_after for split in plan.splits), keys=task_keys
     )
     decoded = Decoded()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):

@@ -1,10 +1,5 @@
-"""What lakehouse tables have to do with a real runtime: run as a script, since that runtime needs a Spark of its own.
-
-    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE OTHER…
-
-Both captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
-compared by their files, and once by queries, each of which takes a second.
-"""
+"""What lakehouse tables have to do with a real runtime, which needs a Spark of its own: `python -P lakehouse_checks.py
+FOLDER JAR,… CAPTURE CAPTURE OTHER…` (two parts of one, any others); prints findings as JSON."""
 
 from __future__ import annotations
 
@@ -194,12 +189,7 @@ def main(folder: str, jars: str, *captures: str) -> None:
     spark = get_session("local[2]", **{**FAST, **SETTINGS, **HIVE, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
     checks = Checks(spark, Path(folder), list(captures[:2]), list(captures[2:]))
-    every = (
-        checks.several_runs,
-        checks.written_directly,
-        checks.rows_of_others,
-        checks.by_command,
-    )
+    every = (checks.several_runs, checks.written_directly, checks.rows_of_others, checks.by_command)
     print(json.dumps({"spark": spark.version, **{check.__name__: check() for check in every}}))
     spark.stop()
 

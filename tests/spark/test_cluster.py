@@ -12,16 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.spark.checks import CONF, EXECUTORS, JAVA
-from tests.spark.processes import (
-    CAPTURES,
-    check_workers,
-    folder,
-    python,
-    require_spark,
-    run_checks,
-    started,
-    wait_for,
-)
+from tests.spark.processes import CAPTURES, check_workers, folder, python, require_spark, run_checks, started, wait_for
 from tests.tables.exports.exported import manifest, run, tables
 
 __all__ = ["folder", "python"]

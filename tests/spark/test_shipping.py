@@ -1,7 +1,5 @@
-"""What workers get that have the dependencies only: the zip and the archive beside it, and that both work.
-
-That it gets there: test_cluster.py, test_connect.py.
-"""
+"""What workers get that have the dependencies only: the zip and the archive beside it, and that both work. That it gets
+there: test_cluster.py, test_connect.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What the default run has of Spark itself: one session, from captures to tables, rows and answers.
-
-Spark's rows are compared with those of the local engine. What a session does besides is in the extended tests.
-"""
+"""What the default run has of Spark itself: one session, from captures to tables, rows and answers. Spark's rows are
+compared with those of the local engine. What a session does besides is in the extended tests."""
 
 from __future__ import annotations
 

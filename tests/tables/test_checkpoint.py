@@ -1,7 +1,4 @@
-"""Runs resumed from saved states yield the same as one run.
-
-A state cannot do harm, even if an attacker wrote it.
-"""
+"""Runs resumed from saved states yield the same as one run. A state cannot do harm, even if an attacker wrote it."""
 
 from __future__ import annotations
 

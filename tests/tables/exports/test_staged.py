@@ -35,8 +35,7 @@ ROWS = {
         }
     ),
     **dict.fromkeys(
-        ("connections", "transport"),
-        st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
+        ("connections", "transport"), st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)})
     ),
     "problems": st.fixed_dictionaries(
         {
