@@ -227,17 +227,8 @@ def kept_alive(packets: Packets, rng: Random, share: float = 0.2) -> list[Packet
         peer_stream = (dst, dport, src, sport)
         known = following.get(packet.stream) == packet.seq and peer_stream in following and packet.flags & ACK
         if known and not packet.flags & BARRIER and rng.random() < share:
-            answer = Packet(
-                packet.time_ns,
-                dst,
-                dport,
-                src,
-                sport,
-                following[peer_stream],
-                packet.seq,
-                ACK,
-                ident=rng.randrange(65536),
-            )
+            numbers = following[peer_stream], packet.seq, ACK
+            answer = Packet(packet.time_ns, *peer_stream, *numbers, ident=rng.randrange(65536))
             probe = packet.but(flags=ACK, payload=b"", ident=new_ident(packet, rng))
             kind = rng.choice(["bare", "garbage", "window"])
             if kind == "window" and packet.payload:

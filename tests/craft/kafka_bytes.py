@@ -15,20 +15,7 @@ METADATA = 3
 PRODUCE = 0
 
 
-def int8(value: int) -> bytes:
-    return struct.pack(">b", value)
-
-
-def int16(value: int) -> bytes:
-    return struct.pack(">h", value)
-
-
-def int32(value: int) -> bytes:
-    return struct.pack(">i", value)
-
-
-def int64(value: int) -> bytes:
-    return struct.pack(">q", value)
+int8, int16, int32, int64 = (struct.Struct(f">{form}").pack for form in "bhiq")
 
 
 def string(value: str | None) -> bytes:

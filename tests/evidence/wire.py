@@ -138,18 +138,9 @@ def _frames(stream: _Stream, kind: Literal["request", "response"], of: _Connecti
         held = next((at for at, one in enumerate(stream.owner[position + 4 : end]) if one < 0), size)
         brought = stream.owner[position : position + 4 + held]
         contiguous = max(contiguous, *brought)
-        yield Frame(
-            kind,
-            of.ordinal,
-            of.client,
-            of.broker,
-            size,
-            bytes(stream.data[position + 4 : position + 4 + held]),
-            where[contiguous][1],
-            where[stream.owner[position]][1],
-            where[min(brought)][0],
-            where[max(brought)][0],
-        )
+        data = bytes(stream.data[position + 4 : position + 4 + held])
+        places = where[contiguous][1], where[stream.owner[position]][1], where[min(brought)][0], where[max(brought)][0]
+        yield Frame(kind, of.ordinal, of.client, of.broker, size, data, *places)
         position = end
 
 
@@ -233,11 +224,7 @@ def walk(capture: Path) -> Walk:
     rests: dict[tuple[int, str], int] = {}
     for connection in _connections(packets, broker_ports(capture)):
         sides: dict[Literal["request", "response"], list[Frame]] = {"request": [], "response": []}
-        streams: tuple[tuple[Literal["request", "response"], _Stream | None], ...] = (
-            ("request", connection.sent),
-            ("response", connection.received),
-        )
-        for kind, stream in streams:
+        for kind, stream in zip(sides, (connection.sent, connection.received), strict=True):
             if stream is not None:
                 sides[kind] += _frames(stream, kind, connection, where)
                 rest = len(stream.data) - sum(4 + frame.size for frame in sides[kind])

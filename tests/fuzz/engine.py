@@ -98,21 +98,13 @@ def _guided(what: Run) -> NoReturn:
     words = what.folder / "words"
     words.write_text("".join(f'"{_quoted(word)}"\n' for word in found.WORDS))
     arguments = [
-        sys.argv[0],
-        f"-runs={what.executions or -1}",
-        f"-max_total_time={what.seconds}",
+        *(sys.argv[0], f"-runs={what.executions or -1}", f"-max_total_time={what.seconds}"),
         # libFuzzer accepts 32 bits, and takes 0 for the time of day.
         f"-seed={1 + what.seed % (1 << 31)}",
-        f"-max_len={found.MAX_LENGTH}",
-        f"-dict={words}",
-        f"-artifact_prefix={what.folder}/",
+        *(f"-max_len={found.MAX_LENGTH}", f"-dict={words}", f"-artifact_prefix={what.folder}/"),
         # Watched by us, more exactly and by CPU time.
-        "-timeout=600",
-        "-rss_limit_mb=0",
-        "-print_final_stats=1",
-        "-verbosity=1",
-        str(what.folder / "corpus"),
-        str(what.folder / "seeds"),
+        *("-timeout=600", "-rss_limit_mb=0", "-print_final_stats=1", "-verbosity=1"),
+        *(str(what.folder / "corpus"), str(what.folder / "seeds")),
     ]
     atheris.Setup(arguments, watched(found.one_input, found.MEGABYTES))
     atheris.Fuzz()

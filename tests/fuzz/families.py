@@ -7,19 +7,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 FAMILIES: Final = (
-    "captures",
-    "links",
-    "streams",
-    "oracle",
-    "messages",
-    "records",
-    "compression",
-    "embedded",
-    "tls",
-    "definitions",
-    "filters",
-    "states",
-    "commands",
+    *("captures", "links", "streams", "oracle", "messages", "records", "compression", "embedded", "tls"),
+    *("definitions", "filters", "states", "commands"),
 )
 
 

@@ -24,16 +24,8 @@ from tests.redact.native_blanks import Case, by_kernel, by_python, case_of, read
 MAX_LENGTH = 4000
 MEGABYTES = 128
 WORDS = (
-    b"\xff\xff\xff\xff",
-    b"\xff\xff",
-    b"\x7f\xff\xff\xff",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x80\x80\x80\x80\x80\x01",
-    b"\x01\x00\x02ab",
-    b"\x00\x23",
-    b"\x02" + bytes(16),
-    b"ssl.keystore.password",
-    b"connect-configs",
+    *map(bytes.fromhex, ("ffffffff", "ffff", "7fffffff", "ffffffff0f", "808080808001", "0100026162", "0023")),
+    *(b"\x02" + bytes(16), b"ssl.keystore.password", b"connect-configs"),
 )
 
 RESPONSE: Final = 1

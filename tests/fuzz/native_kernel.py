@@ -44,18 +44,10 @@ class _Seed(ctypes.Structure):
 
 class _Run(ctypes.Structure):
     _fields_ = (
-        ("call", ctypes.POINTER(Call)),
-        ("seeds", ctypes.POINTER(_Seed)),
-        ("seeds_count", ctypes.c_uint64),
+        *(("call", ctypes.POINTER(Call)), ("seeds", ctypes.POINTER(_Seed)), ("seeds_count", ctypes.c_uint64)),
         ("room", ctypes.c_void_p),
-        ("room_size", ctypes.c_uint64),
-        ("executions", ctypes.c_uint64),
-        ("random", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("status", ctypes.c_int32),
-        ("spare", ctypes.c_uint32),
-        ("ended", ctypes.c_uint64 * 5),
+        *((name, ctypes.c_uint64) for name in ("room_size", "executions", "random", "seed", "size")),
+        *(("status", ctypes.c_int32), ("spare", ctypes.c_uint32), ("ended", ctypes.c_uint64 * 5)),
     )
 
 
@@ -103,11 +95,8 @@ def _fuzz(options: argparse.Namespace) -> None:
     library = compiled()
     function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
     room = Room(ROOM)
-    output, notes, batches = (
-        ctypes.create_string_buffer(1 << 20),
-        ctypes.create_string_buffer(4096),
-        (CompressedBatch * 16)(),
-    )
+    output, notes = (ctypes.create_string_buffer(size) for size in (1 << 20, 4096))
+    batches = (CompressedBatch * 16)()
     headers, marks = b"\1\x0btraceparent\0\2b3", b"\x05task-"
     call = Call()
     call.output, call.output_size = ctypes.addressof(output), len(output)

@@ -40,7 +40,6 @@ ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
 """Messages of one batch."""
 
-
 _Row = ctypes.c_uint8 * MESSAGE.itemsize
 
 
@@ -50,18 +49,11 @@ class _Seed(ctypes.Structure):
 
 class _Run(ctypes.Structure):
     _fields_ = (
-        ("call", ctypes.c_void_p),
-        ("seeds", ctypes.POINTER(_Seed)),
-        ("seeds_count", ctypes.c_uint64),
-        ("room", ctypes.c_void_p),
-        ("room_size", ctypes.c_uint64),
+        *(("call", ctypes.c_void_p), ("seeds", ctypes.POINTER(_Seed)), ("seeds_count", ctypes.c_uint64)),
+        *(("room", ctypes.c_void_p), ("room_size", ctypes.c_uint64)),
         *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
-        ("tables", ctypes.c_void_p),
-        ("exchanges", ctypes.c_void_p),
-        ("rows", ctypes.c_uint64),
-        ("style", ctypes.c_void_p),
-        ("trees", ctypes.c_uint64),
-        ("problems", ctypes.c_uint64),
+        *(("tables", ctypes.c_void_p), ("exchanges", ctypes.c_void_p), ("rows", ctypes.c_uint64)),
+        *(("style", ctypes.c_void_p), ("trees", ctypes.c_uint64), ("problems", ctypes.c_uint64)),
     )
 
 
@@ -105,9 +97,8 @@ def fuzz(options: argparse.Namespace) -> None:
     for _ in rounds(options, run):
         library.kafkasniff_fuzz_lines(ctypes.byref(run))
     print(f"{len(seeds):,} messages: {run.written:,} lines written, with {run.problems:,} problems,")
-    print(
-        f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
-    )
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees;")
+    print(f"{run.ended:,} early ends;")
     print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs")
 
 

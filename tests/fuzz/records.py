@@ -26,17 +26,8 @@ from tests.native.test_records import value, versions
 MAX_LENGTH = 4000
 MEGABYTES = 256
 WORDS = (
-    b"\x02",
-    b"\x00\x00\x00\x31",
-    b"\x00\x20",
-    b"\x00\x01",
-    b"\x00\x02",
-    b"\x00\x03",
-    b"\x00\x04",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x1e__key_schema_id",
-    b"\x00\x00\x00\x03",
-    craft.XERIAL_HEADER,
+    *map(bytes.fromhex, ("02", "00000031", "0020", "0001", "0002", "0003", "0004", "ffffffff0f", "00000003")),
+    *(b"\x1e__key_schema_id", craft.XERIAL_HEADER),
 )
 
 MADE: Final = 128

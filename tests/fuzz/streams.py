@@ -25,20 +25,10 @@ DEAR = 2
 MEGABYTES = 1024
 """A message may hold 256 MB of compressed records (context.MAX_DECOMPRESSED)."""
 WORDS = (
-    b"\x00\x12\x00\x00",
-    b"\x00\x12\x00\x03",
-    b"\x00\x11\x00\x00",
-    b"\x00\x11\x00\x01",
-    b"\x00\x24\x00\x02",
-    b"\x00\x00\x00\x09",
-    b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n",
-    b"\r\n\r\n\x00\r\nQUIT\n!\x11\x00\x0c",
-    b"GET / HTTP/1.1\r\n",
-    b"\x16\x03\x01",
-    b"\x60\x40\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02",
-    b"\x00\x05PLAIN",
-    b"\x00\x0dSCRAM-SHA-256",
-    b"n,,n=u,r=abc",
+    *map(bytes.fromhex, ("00120000", "00120003", "00110000", "00110001", "00240002", "00000009")),
+    *(b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", b"\r\n\r\n\x00\r\nQUIT\n!\x11\x00\x0c", b"GET / HTTP/1.1\r\n"),
+    *(b"\x16\x03\x01", b"\x60\x40\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02"),
+    *(b"\x00\x05PLAIN", b"\x00\x0dSCRAM-SHA-256", b"n,,n=u,r=abc"),
 )
 
 _BEGUN: Final = 1

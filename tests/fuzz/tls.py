@@ -26,17 +26,8 @@ from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk
 MAX_LENGTH = 9000
 MEGABYTES = 512
 WORDS = (
-    b"\x16\x03\x01",
-    b"\x17\x03\x03",
-    b"\x14\x03\x03\x00\x01\x01",
-    b"\x15\x03\x03\x00\x02\x02\x28",
-    b"\x01\x00\x00",
-    b"\x02\x00\x00",
-    b"\x0b\x00\x00",
-    b"CLIENT_RANDOM ",
-    b"SERVER_TRAFFIC_SECRET_0 ",
-    b"\x00\x2b\x00\x02\x03\x04",
-    b"\x00\x10\x00\x05\x00\x03\x02h2",
+    *map(bytes.fromhex, ("160301", "170303", "140303000101", "15030300020228", "010000", "020000", "0b0000")),
+    *(b"CLIENT_RANDOM ", b"SERVER_TRAFFIC_SECRET_0 ", b"\x00\x2b\x00\x02\x03\x04", b"\x00\x10\x00\x05\x00\x03\x02h2"),
 )
 
 _CONNECTION: Final = 0
