@@ -25,16 +25,7 @@ from hypothesis import HealthCheck, settings
 from tests.choice import ALL
 
 ROOT = Path(__file__).resolve().parent.parent
-CAPTURE_SUFFIXES = (
-    ".pcap",
-    ".pcapng",
-    ".pcap.gz",
-    ".pcap.zst",
-    ".pcap.lz4",
-    ".pcapng.gz",
-    ".pcapng.zst",
-    ".pcapng.lz4",
-)
+CAPTURE_SUFFIXES = tuple(f".{form}{packed}" for form in ("pcap", "pcapng") for packed in ("", ".gz", ".zst", ".lz4"))
 JAVA_NEEDED = 17
 CHOICES = frozenset({"ALL", "DEEP", "examples", "fewer", "in_turn", "one_in", "some_pairs"})
 ALL_EXTENDED = re.compile(r"^pytestmark = [^]]*?pytest\.mark\.extended\b", re.M)

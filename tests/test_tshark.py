@@ -19,18 +19,9 @@ from tests.evidence.wire import broker_ports
 pytestmark = [pytest.mark.tshark, pytest.mark.extended]
 
 FIELDS = (
-    "tcp.stream",
-    "ip.src",
-    "ipv6.src",
-    "tcp.srcport",
-    "ip.dst",
-    "ipv6.dst",
-    "tcp.dstport",
-    "kafka.api_key",
-    "kafka.api_version",
-    "kafka.correlation_id",
+    *("tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "ip.dst", "ipv6.dst", "tcp.dstport"),
+    *("kafka.api_key", "kafka.api_version", "kafka.correlation_id"),
 )
-
 
 SEEN = shipped_captures()[::6]
 """Neither the captures nor what tshark says of them changes; ours does, and the golden files show it."""

@@ -37,10 +37,7 @@ from tests.tables.exports.exported import (
 )
 
 SOME = (
-    "java-codecs.pcap",
-    "java-sasl.pcap",
-    "kraft-three-brokers.pcap",
-    "librdkafka-snaplen-128.pcap",
+    *("java-codecs.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-snaplen-128.pcap"),
     "old-raw-sasl.pcap",
 )
 
@@ -48,8 +45,7 @@ SOME = (
 class Clock:
     """A clock that the test advances."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now

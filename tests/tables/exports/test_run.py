@@ -45,17 +45,10 @@ from tests.tables.exports.exported import (
 )
 
 SOME = (
-    "franz-go.pcap",
-    "java-group-share.pcap",
-    "java-sasl.pcap",
-    "kraft-three-brokers.pcap",
-    "librdkafka-snaplen-128.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "old-message-formats.pcap",
-    "old-raw-sasl.pcap",
+    *("franz-go.pcap", "java-group-share.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap"),
+    *("librdkafka-snaplen-128.pcap", "librdkafka-ipv6-ns.pcapng", "old-message-formats.pcap", "old-raw-sasl.pcap"),
 )
 """Ids and names, SASL, the metadata log, cut packets, IPv6, message sets."""
-
 
 Exports = Callable[..., tuple[Path, Result]]
 
