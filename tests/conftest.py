@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import CodeType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -50,6 +50,11 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
 # `--hypothesis-profile NAME` on pytest's command line takes precedence.
 settings.load_profile(os.environ.get("KAFKASNIFF_HYPOTHESIS") or ("ci" if os.environ.get("CI") else "default"))
+
+
+def ran(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    """A process that has ended, however it did, with its output as text."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
 
 def missing(reason: str) -> NoReturn:

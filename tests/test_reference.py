@@ -180,6 +180,3 @@ def test_bounds_have_values_and_reasons() -> None:
     assert found["kafka.connection.events.MAX_FRAME"].value == 100 << 20
     # Those in a group of constants share the sentence of the group.
     assert sum(not bound.text for bound in found.values()) < 20
-
-
-# -- coverage

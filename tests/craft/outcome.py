@@ -6,7 +6,7 @@ import dataclasses
 import io
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import orjson
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Exchange, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
@@ -77,7 +77,8 @@ def _run(
     """`exchanges`: run enriched, and put there what exchanges are given."""
     inspector = Inspector(**options)
     enricher = None if exchanges is None else Enricher(summary=inspector.summary)
-    for events in itertools.chain(map(inspector.feed, batches), _closed(inspector)):
+    for one in itertools.chain(batches, [None]):
+        events = inspector.close() if one is None else inspector.feed(one)
         if enricher is not None:
             enricher.feed(events)
         for event in events:
@@ -90,10 +91,6 @@ def _run(
     for sink in sinks:
         sink.close()
     return inspector.summary
-
-
-def _closed(inspector: Inspector) -> Iterator[list[Message | SaslToken | Exchange | Problem]]:
-    yield inspector.close()
 
 
 def output(batches: Iterable[PacketBatch], *, enriched: bool = False, **options: Any) -> Output:

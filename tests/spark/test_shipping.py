@@ -8,7 +8,6 @@ import io
 import json
 import re
 import shlex
-import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -21,7 +20,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.native import kernel_note
 from kafkasniff.native.library import FILE, PLATFORM
 from kafkasniff.spark.shipping import native_archive, package_zip
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 pytest.importorskip("pyspark")
 
@@ -42,14 +41,7 @@ def run_from(path: Path, code: str, folder: Path) -> str:
     """What a Python prints that has kafkasniff from a zip or folder, and otherwise the dependencies only."""
     start = f"import sys; sys.path[:0] = [{str(path)!r}]; sys.path.append({sysconfig.get_paths()['purelib']!r})\n"
     # -S: no path files, so that an editable install is not seen.
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start + code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=120,
-    )
+    done = ran([sys.executable, "-I", "-S", "-c", start + code], cwd=folder, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
