@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,9 +29,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from kafkasniff.spark.options import NOTES, SourceOptions
 from kafkasniff.spark.stream import CaptureStreamReader
-
-if TYPE_CHECKING:
-    pass
 
 SECOND = 10**9
 RECORD = 16 + 54 + 40
@@ -233,9 +230,7 @@ def _no_log_handlers() -> Iterator[None]:
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 PLAIN = (
-    "java-telemetry.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "librdkafka-snaplen-128.pcap",
+    *("java-telemetry.pcap", "librdkafka-ipv6-ns.pcapng", "librdkafka-snaplen-128.pcap"),
     "librdkafka-nanoseconds.pcap",
 )
 ENDLESS = 1 << 40
