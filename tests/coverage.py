@@ -39,7 +39,6 @@ prove each version.
 
 
 def page() -> str:
-    """The content of the page."""
     found = proven()
     return "".join([_INTRODUCTION, *_totals(found), *_apis(found), *_structures(found), *_batches(found)])
 

@@ -138,7 +138,6 @@ def _records(place: str, codec: int = 0) -> bytes:
 
 
 def _metadata_log(side: str) -> bytes:
-    """Records of the metadata log, with a secret setting."""
     value = _secret(f"{side} setting in the metadata log").decode()
     setting = {"resource_type": 4, "resource_name": "1", "name": "ssl.key.password", "value": value}
     return batch_of([Record(0, 0, None, framed(4, 0, data_bytes("ConfigRecord", 0, **setting)))])
@@ -240,12 +239,10 @@ def _forget() -> None:
 
 
 def requests(version: int, *, tagged: bool = True) -> bytes:
-    """A request of a version, framed."""
     return request_bytes(KEY, version, 10 + version, **values("request", tagged=tagged and version > 0))
 
 
 def responses(version: int, *, tagged: bool = True) -> bytes:
-    """The response to it, framed."""
     return response_bytes(KEY, version, 10 + version, **values("response", tagged=tagged and version > 0))
 
 

@@ -122,7 +122,6 @@ RESULTS = {
 
 
 def makers() -> Mapping[str, Callable[[], Iterable[str]]]:
-    """What makes the lines of each page."""
     return {
         **{"detectors.md": _detectors, "fields.md": _fields, "json-lines.md": _json_lines},
         **{f"json-{command}.md": functools.partial(_result, command) for command in RESULTS},
@@ -132,7 +131,6 @@ def makers() -> Mapping[str, Callable[[], Iterable[str]]]:
 
 @functools.cache
 def pages() -> Mapping[str, str]:
-    """The pages by the names of their files."""
     return {name: _lines(make()) for name, make in makers().items()}
 
 
@@ -141,13 +139,11 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def table_head(*heads: str) -> Iterator[str]:
-    """The head of a table."""
     yield table_row(*heads)
     yield "|" + " --- |" * len(heads)
 
 
 def table_row(*cells: str) -> str:
-    """A row of a table."""
     return "| " + " | ".join(re.sub(r"([|<])", r"\\\1", cell) for cell in cells) + " |"
 
 
@@ -238,7 +234,6 @@ def _questions() -> Iterator[str]:
 
 
 def sql(kind: pa.DataType) -> str:
-    """The name of a type."""
     if pa.types.is_list(kind):
         return f"array<{sql(kind.value_type)}>"
     if pa.types.is_struct(kind):

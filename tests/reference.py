@@ -35,7 +35,6 @@ different filter options are ANDed.
 
 
 def options_page() -> str:
-    """Options and exit codes of all commands."""
     return "\n".join(_options_lines()) + "\n"
 
 
@@ -129,7 +128,6 @@ def bounds() -> Iterator[Bound]:
 
 
 def bounds_page() -> str:
-    """All bounds, with their values and reasons."""
     lines = [
         "# Bounds",
         "",
@@ -142,7 +140,6 @@ def bounds_page() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The pages by the names of their files."""
     return {
         "options.md": options_page(),
         "coverage.md": coverage.page(),
@@ -152,7 +149,6 @@ def pages() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages."""
     (folder,) = map(Path, arguments)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():

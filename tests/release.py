@@ -71,7 +71,6 @@ def version_problems(version: str, changelog: str, release: str | None, citation
 
 
 def artifact_names(version: str) -> set[str]:
-    """File names of a release."""
     tags = [target.tag for target in hatch_build.PLATFORMS.values()]
     return {f"kafkasniff-{version}.tar.gz", *(f"kafkasniff-{version}-py3-none-{tag}.whl" for tag in tags)}
 

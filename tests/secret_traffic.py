@@ -74,8 +74,6 @@ def found_in(output: bytes) -> set[str]:
 
 
 class Case(NamedTuple):
-    """A framed message with secrets, and its counterpart."""
-
     name: str
     request: bytes
     response: bytes

@@ -27,7 +27,6 @@ SCRAPED = {"instance", "le"}
 
 
 def known() -> dict[str, set[str]]:
-    """Names of samples, with their labels."""
     found: dict[str, set[str]] = {}
     for family in Metrics(1).collect():
         ends = {"counter": ("_total",), "histogram": ("_bucket",), "info": ("_info",)}.get(family.type, ("",))

@@ -33,7 +33,6 @@ WHOLE = [source for source in SOURCES if source == CRAFTED or not is_cut(SHIPPED
 
 
 def few(start: int) -> list[str]:
-    """The crafted sample and some captures."""
     return [CRAFTED, *one_in(9, WHOLE[1:], start)]
 
 

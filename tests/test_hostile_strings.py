@@ -94,7 +94,6 @@ def harmless(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A connection for each string."""
     talks = [one for number, text in enumerate(EVIL.values()) for one in talk(number, text).packets]
     return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", talks)
 

@@ -97,7 +97,6 @@ def open_requests() -> bytes:
 
 
 def connections() -> bytes:
-    """Connections of one byte each."""
     return capture(segment(client, 1, b"\0") for client in range(6_000))
 
 

@@ -87,7 +87,6 @@ def test_responses_before_the_first_request_are_not_paired_with_it() -> None:
 
 
 def odd(request: bytes, more: bytes = b"\0") -> bytes:
-    """With bytes after the body."""
     return framed(request[4:] + more)
 
 

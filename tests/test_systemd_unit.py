@@ -43,7 +43,6 @@ def settings(unit: Path) -> dict[str, list[str]]:
 
 
 def environment(unit: Path) -> dict[str, str]:
-    """The variables that a unit sets."""
     return dict(one.split("=", 1) for value in settings(unit).get("Environment", []) for one in shlex.split(value))
 
 

@@ -31,7 +31,6 @@ def layout(vector: Vector) -> Layout:
 
 
 def root(vector: Vector) -> Struct:
-    """Our layout of a vector's body."""
     if vector.kind == "data":
         schema = data_schema(vector.name, vector.version)
     else:

@@ -147,7 +147,6 @@ def resegmented(
 
 
 def single_bytes(packets: Packets, rng: Random, budget: int = 6_000) -> list[Packet]:
-    """Segments of one byte."""
     return resegmented(packets, rng, (1,), budget)
 
 

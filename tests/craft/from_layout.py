@@ -13,7 +13,6 @@ from tests.craft.kafka_bytes import request, response
 
 
 def encoded(struct: Struct, values: Mapping[str, Any]) -> bytes:
-    """A body."""
     assert values.keys() <= {field.name for field in (*struct.fields, *struct.tagged)}
     return encode(struct, values)
 

@@ -123,8 +123,6 @@ def record(
     headers: Sequence[tuple[str, bytes]] = (),
     timestamp_delta: int = 0,
 ) -> bytes:
-    """A record of magic 2."""
-
     def sized(data: bytes | None) -> bytes:
         return varint(-1) if data is None else varint(len(data)) + data
 

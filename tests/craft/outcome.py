@@ -38,7 +38,6 @@ class Outcome:
 
     @property
     def problems(self) -> list[Line]:
-        """Problems of streams and captures."""
         return [line for line in self.lines if line["type"] == "problem"]
 
     def messages(self, *, drop: Iterable[str] = ()) -> dict[Side, list[Line]]:
@@ -103,18 +102,15 @@ def output(batches: Iterable[PacketBatch], *, enriched: bool = False, **options:
 
 
 def outcome(batches: Iterable[PacketBatch], **options: Any) -> Outcome:
-    """The JSON lines of `batches`, parsed."""
     stream = io.BytesIO()
     summary = _run(batches, [JsonSink(stream)], options)
     return Outcome([orjson.loads(line) for line in stream.getvalue().splitlines()], summary)
 
 
 def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
-    """What kafkasniff makes of packets, without a file in between."""
     return outcome([batch(packets)], **options)
 
 
 def files_outcome(paths: Iterable[Path], **options: Any) -> Outcome:
-    """What kafkasniff makes of capture files."""
     with open_captures([str(path) for path in paths]) as source:
         return outcome(source, **options)

@@ -17,8 +17,6 @@ Span = tuple[int, int]
 
 
 class Pair(NamedTuple):
-    """One exchange."""
-
     client: str
     broker: str
     request: Span | None

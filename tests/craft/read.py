@@ -128,14 +128,12 @@ def tcp_packet(time_ns: int, link: int, data: bytes, wire: int) -> Packet | None
 
 
 def read_packets(path: Path) -> list[Packet]:
-    """The TCP packets of a capture, in its order."""
     found = (tcp_packet(*raw) for raw in raw_packets(file_bytes(path)))
     return [packet for packet in found if packet is not None]
 
 
 @functools.cache
 def shipped_packets(name: str) -> list[Packet]:
-    """The TCP packets of one of the shipped captures."""
     return read_packets(CAPTURES / name)
 
 

@@ -57,7 +57,6 @@ LINKS: Final = {
 
 
 def link_bytes(packet: Packet, link: Link) -> tuple[bytes, int]:
-    """The captured bytes, and the length on the wire."""
     data = link.header(packet) + ip_bytes(packet) + (b"" if packet.cut else link.trailer)
     return data, len(data) + packet.cut
 

@@ -26,12 +26,10 @@ TIMEOUT_S = 300
 
 
 def evidence_file(capture: Path) -> Path:
-    """Where the evidence of a capture is kept."""
     return FOLDER / "kafka-classes" / f"{capture.name}.kafka.jsonl.gz"
 
 
 def digest(capture: Path) -> str:
-    """SHA-256 of a capture, in hexadecimal."""
     return hashlib.sha256(capture.read_bytes()).hexdigest()
 
 

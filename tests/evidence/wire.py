@@ -236,5 +236,4 @@ def walk(capture: Path) -> Walk:
 
 
 def frames(capture: Path) -> tuple[Frame, ...]:
-    """The frames alone."""
     return walk(capture).frames

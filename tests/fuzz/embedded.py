@@ -182,7 +182,6 @@ def _of_vectors() -> list[bytes]:
 
 
 def _of_captures() -> list[bytes]:
-    """Tokens and envelopes from the captures."""
     said = [one.data[4:] for talk in conversations() for one in talk if one.data[4:6] == b"\x00\x3a"]
     return [_seed(_envelope, 0, _sized(data)) for data in said[:20]]
 

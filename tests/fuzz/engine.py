@@ -28,8 +28,6 @@ ADDRESS_SPACE: Final = 6 << 30
 
 
 class Run(NamedTuple):
-    """The options of a run."""
-
     name: str
     executions: int
     """Inputs; 0: as many as the time allows."""
@@ -42,7 +40,6 @@ class Run(NamedTuple):
 
 
 def has_atheris() -> bool:
-    """Whether runs are guided by coverage."""
     return importlib.util.find_spec("atheris") is not None
 
 
@@ -77,7 +74,6 @@ def _seeded(found: Family, folder: Path) -> list[bytes]:
 
 
 def _keep(folder: Path, data: bytes) -> NoReturn:
-    """Save an input that broke a promise, and exit."""
     traceback.print_exc()
     path = folder / f"crash-{hashlib.sha1(data).hexdigest()}"
     path.write_bytes(data)

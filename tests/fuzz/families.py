@@ -30,5 +30,4 @@ class Family(Protocol):
 
 
 def family(name: str) -> Family:
-    """The module of a family; imports what it tests."""
     return cast(Family, importlib.import_module(f"tests.fuzz.{name}"))

@@ -134,7 +134,6 @@ def _side(one: Exchange, *, is_request: bool, batches: tuple[bytes, ...] = ()) -
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
     batches = _batches(rng)
     exchanges = _exchanges(rng, batches)

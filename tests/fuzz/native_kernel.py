@@ -130,7 +130,6 @@ KINDS: Final = {
 
 
 def main() -> None:
-    """Fuzz; a crash ends the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native_kernel", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--executions", type=int, default=10_000_000, help="of each kind, at most")

@@ -58,7 +58,6 @@ class _Run(ctypes.Structure):
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     seeds: list[Any] = []
     native = _native()
     for batch in _recorded():
@@ -124,7 +123,6 @@ def _recorded() -> list[LineBatch]:
 
 
 def _native() -> NativeLines:
-    """Lines of any messages."""
     renderer = Renderer(kernel(), "auto", reads_nothing, SHOWN.hiding)
     ends = 1, Endpoint("192.0.2.1", 40_000), Endpoint("2001:db8::2", 9092)
     native = NativeLines(kernel(), renderer, lambda _: ends, lambda _: "capture", Enricher(sessions=False))

@@ -37,7 +37,6 @@ def _programs() -> list[tuple[Program | None, Program | None]]:
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     library = compiled()
     room = Room(ROOM)
     run = _Run(room.address, ROOM)

@@ -102,7 +102,6 @@ def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
 def reported(
     batches: list[PacketBatch], key_log: bytes | None = None, kind: type[Inspector] = Inspector, **options: Any
 ) -> tuple[list[Any], Summary]:
-    """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
     inspector = kind(connections=True, keys=keys, **options)

@@ -65,7 +65,6 @@ def made(run_folder: Path) -> Path | str:
 
 @pytest.fixture(scope="session")
 def attempt(made: Path | str) -> Run | str:
-    """The run without failures."""
     return made if isinstance(made, str) else side_by_side.load_workload(made)
 
 

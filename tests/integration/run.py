@@ -100,8 +100,6 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The loaded files of a run."""
-
     folder: Path
     ports: dict[str, int]
     lines: tuple[Line, ...]
@@ -112,7 +110,6 @@ class Run:
     accounts: tuple[Account, ...]
 
     def account(self, name: str) -> Account:
-        """The account of the program with this name."""
         return next(one for one in self.accounts if one.name == name)
 
     @property
@@ -159,7 +156,6 @@ def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object
 
 
 def load(folder: Path) -> Run:
-    """Load the files of a run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
     accounts = []

@@ -118,7 +118,6 @@ PLACES = ("exchange", "connection", "time", "first_packet", "last_packet", "late
 
 
 def streams(lines: Any) -> dict[tuple[str, str, str], list[Line]]:
-    """Messages by client, broker and direction."""
     found = defaultdict(list)
     for line in lines:
         if line["type"] != "problem":

@@ -92,7 +92,6 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():

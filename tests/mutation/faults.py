@@ -44,7 +44,6 @@ class Fault:
 
     @property
     def end(self) -> int:
-        """The byte after it."""
         return self.start + len(self.old.encode())
 
     @property
@@ -54,7 +53,6 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """Place and change, for people."""
         same = next((at for at, (one, other) in enumerate(zip(self.old, self.new, strict=False)) if one != other), 0)
         begin = max(0, same - 30)
         old, new = (" ".join(text[begin : same + 40].split()) for text in (self.old, self.new))
@@ -195,7 +193,6 @@ def _zig_expression(code: bytes, place: int) -> tuple[int, int] | None:
 
 
 def faults_of(path: str, source: bytes) -> list[Fault]:
-    """All faults of a file."""
     return (python_faults if path.endswith(".py") else zig_faults)(path, source)
 
 

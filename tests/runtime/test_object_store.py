@@ -105,8 +105,6 @@ CONTENT = bytes(range(256)) * 5
 
 
 class Store:
-    """Counts requests."""
-
     def __init__(self, content: bytes = CONTENT) -> None:
         self.content = content
         self.requests: list[tuple[int, int]] = []

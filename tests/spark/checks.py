@@ -70,7 +70,6 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
 
 
 def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """Answers about the export."""
     from kafkasniff.spark import queries
 
     tables = {name: spark.read.parquet(str(folder / "export" / name)) for name in ("exchanges", "records")}

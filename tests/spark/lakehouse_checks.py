@@ -26,8 +26,6 @@ DATABASE = "spark_catalog.kafka"
 
 
 class Checks:
-    """The checks, and what they share."""
-
     def __init__(self, spark: SparkSession, folder: Path, parts: list[str], others: list[str]) -> None:
         self.spark = spark
         self.folder = folder
@@ -64,7 +62,6 @@ class Checks:
         return {table: lacking(rows(self.folder / name, table), found) for table, found in has.items()}
 
     def commits(self, name: str) -> list[int]:
-        """The number of commits of each table."""
         return [len(list(self.place(name, table).glob("_delta_log/*.json"))) for table in TABLES]
 
     def dying(self, name: str, captures: list[str], method: str, call: int) -> None:

@@ -72,7 +72,6 @@ def python_without_kafkasniff(folder: Path) -> str:
 def run_checks(
     kind: str, folder: Path, environment: dict[str, str], command: Sequence[str | Path] = (sys.executable, "-P")
 ) -> dict[str, Any]:
-    """What `checks.py` finds, run by a command."""
     write_export(folder / "export", **{table: pool(table) for table in ("exchanges", "records")})
     script = Path(__file__).with_name("checks.py")
     # -P: the script's folder has other things than modules to import.

@@ -49,7 +49,6 @@ def runtime() -> tuple[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str, str]]) -> dict[str, Any]:
-    """What `lakehouse_checks.py` finds."""
     folder = tmp_path_factory.mktemp("lake")
     (folder / "parts").mkdir()
     jars, environment = runtime

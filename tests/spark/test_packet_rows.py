@@ -44,7 +44,6 @@ def longest(name: str) -> PacketBatch:
 
 
 def row(time_ns: int = 5_000, **changes: Any) -> PacketBatch:
-    """A batch of one packet."""
     columns: dict[str, Any] = {name: np.array([changes.get(name, 1)], dtype) for name, dtype in COLUMNS.items()}
     columns["time_ns"] = np.array([time_ns], np.int64)
     return PacketBatch(columns, b"xyz", captures=("a", "b"), end_order=2, packets=1)

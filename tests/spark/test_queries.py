@@ -51,7 +51,6 @@ def plain(frame: DataFrame) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def of_captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of captures."""
     made = tmp_path_factory.mktemp("captures") / "out"
     result = kafkasniff("export", *(ROOT / "captures" / name for name in CAPTURES), "-q", "-o", made)
     assert result.code == 0, result.err

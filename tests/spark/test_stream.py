@@ -52,7 +52,6 @@ class Follower:
         self.offset = self.reader.initialOffset()
 
     def look(self, most: int | None = None) -> list[dict[str, Any]]:
-        """The rows of the next micro-batch."""
         limit = ReadAllAvailable() if most is None else ReadMaxBytes(most)
         end = json.loads(json.dumps(self.reader.latestOffset(self.offset, limit)))
         rows = self.rows(self.offset, end)
@@ -64,7 +63,6 @@ class Follower:
         return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
 
     def numbers(self, most: int | None = None) -> list[int]:
-        """The numbers of the frames of the next micro-batch."""
         return [int(row["payload"][:10]) for row in self.look(most)]
 
     def restart(self) -> None:

@@ -22,7 +22,6 @@ def alive(number: int) -> bytes:
 
 
 def exchange(talk: Talk, number: int) -> None:
-    """A request and its response."""
     talk.send("client", heartbeat(number))
     talk.send("broker", alive(number))
 
@@ -120,7 +119,6 @@ def unfinished_connections(size: int, stated: int, segment: int) -> bytes:
 
 
 def repeats_segments(size: int, repeats: int, segment: int) -> bytes:
-    """Each segment this many times."""
     wire = Wire(size)
     for talk in wire.talks():
         talk.open()

@@ -36,8 +36,6 @@ CAPTURE = pcap(frames(2_000))
 
 
 class Reads:
-    """A file that counts its reads."""
-
     def __init__(self, content: bytes = CONTENT) -> None:
         self.content = content
         self.made: list[tuple[int, int]] = []

@@ -37,7 +37,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(exported: Path, folder: Path, *, path: str | None = None, state: str | None = None) -> Any:
-    """A manifest with one foreign name."""
     shutil.copytree(exported, folder, dirs_exist_ok=True)
     reported = manifest(folder)
     if path is not None:

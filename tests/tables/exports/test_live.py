@@ -43,8 +43,6 @@ SOME = (
 
 
 class Clock:
-    """A clock that the test advances."""
-
     now = 0.0
 
     def __call__(self) -> float:
@@ -107,7 +105,6 @@ def capture_live(capture: Path, folder: Path, commits: int, **more: Any) -> live
 
 
 def renamed(found: dict[str, Rows]) -> dict[str, Rows]:
-    """Rows with the capture's name replaced."""
     return {
         table: sorted(
             ({name: "eth7" if name == "capture" and value else value for name, value in row.items()} for row in some),

@@ -38,8 +38,6 @@ EXCHANGES = {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
 
 
 class Staging:
-    """A state, its stager, and what was staged."""
-
     def __init__(self, options: ExportOptions = OPTIONS, predicate: str | None = None, **more: Any) -> None:
         self.files = StagedRows()
         self.options = options

@@ -65,7 +65,6 @@ def exchange(records: dict[str, Any] | None, problems: tuple[Problem, ...] = (),
 def made(
     data: bytes, how: str, most: int = MAX_RECORDS
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str, int | None]]]:
-    """Rows and problems of a `records` field."""
     options = DecodeOptions(records=how, max_records=most)  # type: ignore[arg-type]
     context = DecodeContext(options)
     one = exchange(decode_records(data, 0, len(data), context), tuple(context.problems))
