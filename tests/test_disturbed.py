@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, one_in, some_pairs
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
@@ -59,14 +60,7 @@ HARMLESS: dict[str, Disturbance] = {
     "kept-alive": disturb.kept_alive,
     "kept-alive-wrapped": damage.composed(disturb.wrapped, disturb.kept_alive),
     # Keep-alives last: one that overtakes data brings a garbage byte that arrives first and takes precedence.
-    "everything": damage.composed(
-        disturb.wrapped,
-        disturb.resegmented,
-        disturb.retransmitted,
-        disturb.reordered,
-        disturb.kept_alive,
-        disturb.duplicated,
-    ),
+    "everything": DISTURBANCES["everything"],
 }
 
 INTRUSIONS: dict[str, Disturbance] = {
@@ -76,9 +70,7 @@ INTRUSIONS: dict[str, Disturbance] = {
     "conflicting": intrude.conflicting,
     "conflicting-small": damage.composed(disturb.resegmented, intrude.conflicting),
     # Reordered first: a contradicting segment that overtakes the true one arrives first and takes precedence.
-    "all-intrusions": damage.composed(
-        disturb.resegmented, disturb.reordered, intrude.forged_resets, intrude.out_of_window, intrude.conflicting
-    ),
+    "all-intrusions": DISTURBANCES["intruded"],
 }
 
 DAMAGE: dict[str, Disturbance] = {
@@ -306,7 +298,6 @@ def test_requests_alone_are_complete(source: str) -> None:
 
 
 # -- the same packets in other files
-
 
 Written = Callable[[Sequence[Packet], Path], list[Path]]
 

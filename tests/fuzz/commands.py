@@ -25,10 +25,7 @@ DEAR = 50
 WORDS = (b"\xff\xfe", b"\0\0\0\x01", b"\xff\xff\xff\xff", b"orders", b"\x7f\xff\xff\xff")
 
 COMMANDS: Final = (
-    ("check", "--format", "json"),
-    ("stats", "--format", "json"),
-    ("timing", "--format", "json"),
-    ("security", "--format", "json"),
+    *((name, "--format", "json") for name in ("check", "stats", "timing", "security")),
     ("audit", "--target", "4.0", "--format", "json"),
     ("decode", "--format", "json", "-q", "--jobs", "1"),
     ("decode", "--format", "text", "-q", "--jobs", "1"),

@@ -206,12 +206,9 @@ def test_what_is_null_meets_no_comparison(operation: str, value: Any, negated: b
 @pytest.mark.parametrize(
     "asked",
     [
-        words.EqualTo(("time",), 5),
-        words.EqualTo(("payload",), b"x"),
-        words.EqualTo(("number",), "5"),
-        words.EqualTo(("number",), None),
+        *(words.EqualTo((name,), value) for name, value in (("time", 5), ("payload", b"x"), ("nothing", 5))),
+        *(words.EqualTo(("number",), value) for value in ("5", None)),
         words.EqualTo(("number", "inner"), 5),
-        words.EqualTo(("nothing",), 5),
         words.EqualNullSafe(("number",), 5),
         words.In(("number",), (1, None)),
         words.In(("number",), ()),

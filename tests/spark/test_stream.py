@@ -7,7 +7,6 @@ import json
 import logging
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +213,9 @@ def test_only_what_is_there_now(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_log_handlers() -> Iterator[None]:
+def _no_log_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warnings are looked at through pytest only."""
-    logger = logging.getLogger("kafkasniff")
-    propagate = logger.propagate
-    logger.propagate = True
-    yield
-    logger.propagate = propagate
+    monkeypatch.setattr(logging.getLogger("kafkasniff"), "propagate", True)
 
 
 # -- a file that grows -------------------------------------------------------------------------------------------------

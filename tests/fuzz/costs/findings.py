@@ -7,7 +7,7 @@ from typing import Final
 from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, RST, SYN
-from tests.fuzz.costs.streams import begun, exchange
+from tests.fuzz.costs.streams import begun, known
 from tests.fuzz.costs.wire import Talk, Wire
 from tests.kafka.records_craft import Record, batch, record
 
@@ -83,9 +83,7 @@ def attempts_endpoints(size: int, brokers: int) -> bytes:
 def segments_overlaps(size: int, segment: int, back: int) -> bytes:
     """Segments that begin `back` bytes before the end of the one before, after a hole."""
     wire = Wire(size)
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         at = talk.next["client"] + 1
         for _ in range(20_000):
             if wire.full:
@@ -129,9 +127,7 @@ def leaders_topics(size: int, topics: int, brokers: int) -> bytes:
 def unanswered_connections(size: int) -> bytes:
     """Each connection has a request without a response, and is reset."""
     wire = Wire(size)
-    for place, talk in enumerate(wire.talks()):
-        talk.open()
-        exchange(talk, 0)
+    for place, talk in enumerate(known(wire)):
         talk.send("client", kafka.request(3, 1, 1, kafka.array([kafka.string("t")]), client_id=f"c{place:x}"))
         talk.packet("broker", b"", talk.next["broker"], RST | ACK)
     return wire.pcap()

@@ -27,16 +27,10 @@ MOST_BYTES: Final = 32 << 20
 """Memory that is asked for at once over the larger input; what is kept of each of its bytes is some hundreds."""
 
 FEW: Final = (
-    "gaps-outstanding",
-    "nested-records",
-    "sessions-partitions",
-    "datagrams-fragments",
-    "records-odd",
+    *("gaps-outstanding", "nested-records", "sessions-partitions", "datagrams-fragments", "records-odd"),
     "labels-depth",
 )
 """Those of the default run: reading, TCP, records and sessions."""
-
-
 CHECKED: Final = (
     *("topics-errors", "clients-errors", "attempts-endpoints", "segments-overlaps", "members-groups", "leaders-topics"),
     *("connections-unanswered", "producers-batches", "gaps-outstanding", "requests-early", "names-requests"),
