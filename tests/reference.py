@@ -74,7 +74,6 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
     whole = click.Context(command_line, info_name="kafkasniff", **command_line.context_settings)
     for name in command_line.list_commands(whole):
         command = command_line.get_command(whole, name)
-        assert command is not None
         yield name, command
 
 

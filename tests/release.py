@@ -113,7 +113,6 @@ def sdist_problems(path: Path, root: Path = ROOT) -> Iterator[str]:
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
     found = archive.extractfile(name)
-    assert found is not None
     return found.read()
 
 

@@ -93,7 +93,6 @@ def _run(kind: type[Inspector], case: Case, batches: list[Any], threads: int | N
     """Lines and sessions, the least recently used first, with their partitions and the requests that wait."""
     enricher = Enricher(Catalog({uuid_text(GIVEN): "given"}))
     sessions = enricher.sessions
-    assert sessions is not None
     if case.small:
         enricher.catalog.most_topics = 2
         sessions._most_sessions, sessions._most_partitions = 1, 60
@@ -180,7 +179,6 @@ def test_names_are_beside_ids() -> None:
     with_both = 0
     for key in api_keys():
         found = api(key)
-        assert found is not None
         for version in found.versions:
             for direction, schema in (("request", found.request(version)), ("response", found.response(version))):
                 for struct in _structs(schema.root):

@@ -162,7 +162,6 @@ def test_bounds_in_the_security_page() -> None:
     for name, text in listed.items():
         module, _, constant = name.rpartition(".")
         found = re.match(r"([\d,]+)(?: (KiB|MiB|GiB))?\b", text)
-        assert found is not None
         value = int(found[1].replace(",", "")) * UNITS.get(found[2], 1)
         assert bound_of(module, constant) == value, name
     rows = re.findall(r"^\| `[\w.]+\.[A-Z_]+` \|.*?\|(.*)\|$", SECURITY, re.M)

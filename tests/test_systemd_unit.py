@@ -84,7 +84,6 @@ def test_the_capture_is_a_valid_command() -> None:
     from kafkasniff.cli.options.capture_options import take_writing
 
     writing = take_writing(options, _seconds)
-    assert writing is not None
     assert writing.name.startswith("kafka-")
     assert (writing.rotation.size, writing.rotation.seconds, writing.rotation.files) == (100 << 20, 600.0, 200)
 

@@ -234,7 +234,6 @@ def _place(line: Line, frame: Frame) -> Iterator[str]:
         "last_packet": frame.last_packet,
     }
     if frame.kind == "response":
-        assert frame.pair is not None
         expected["latency_ms"] = (frame.first_ns - frame.pair.time_ns) / 1e6
         expected["duration_ms"] = (frame.time_ns - frame.pair.first_ns) / 1e6
     for name, value in expected.items():

@@ -75,7 +75,6 @@ def fuzz(options: argparse.Namespace) -> None:
     library = compiled()
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
-    assert native._way is not None
     run = _Run(ctypes.addressof(native._way.lines._lines), array, len(seeds), room.address, ROOM)
     tables = np.zeros((2, KEYS * VERSIONS), TABLE)
     tables["known"] = 1

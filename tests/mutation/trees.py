@@ -126,6 +126,5 @@ def _with_import(source: bytes) -> bytes:
         is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not is_docstring and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             break
-        assert statement.end_lineno is not None
         end = b"".join(source.splitlines(keepends=True)[: statement.end_lineno])
     return end.rstrip(b"\n") + (b"; " if end else b"") + _IMPORT.encode() + b"\n" + source[len(end) :]

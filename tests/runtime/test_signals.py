@@ -35,7 +35,6 @@ def test_a_signal_ends_a_wait_for_a_pipe(module: str, name: str, argument: str) 
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGUSR1)
         process.terminate()

@@ -60,7 +60,6 @@ def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str
     done = ran(command, cwd=folder, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
     found = json.loads(done.stdout)
-    assert isinstance(found, dict)
     return {**found, "folder": folder, "captures": captures, "stderr": done.stderr}
 
 

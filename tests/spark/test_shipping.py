@@ -151,7 +151,6 @@ def test_what_workers_need_is_documented() -> None:
     needed -= {"click", "rich", "prometheus-client", "protobuf", "duckdb"}
     section = (ROOT / "docs" / "spark.md").read_text().partition("## On a cluster")[2]
     listed = re.search(r"^pip install (.*)$", section, re.M)
-    assert listed is not None
     assert {re.split("[<>=]", name)[0] for name in shlex.split(listed[1])} == needed
     # No module of Spark's needs what the command line needs.
     code = (

@@ -286,14 +286,12 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     assert [text for text in reported if not ANEW.search(text)] == [
         text for _, text in reference.notes if not ANEW.search(text)
     ]
-    assert standing is not None
     assert standing.packets >= len(rows)
 
 
 def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:
     data = gzip.compress(pcap(frames(30)))
     found = whole(CaptureFile("a", "a", len(data)), reads(data), 4, complete=False)
-    assert found is not None
     first, standing = found
     assert (standing.index, standing.packets, standing.at, standing.finished) == (4, 30, len(data), True)
     split = split_between(CaptureFile("a", "a", len(data)), None, standing)

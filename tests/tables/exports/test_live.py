@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
+from tests.capture.waiting import until
 from tests.choice import in_turn, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
@@ -80,12 +80,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wait(export: LiveExport) -> None:
     """Wait until the files being made are ready to be committed."""
-    assert export._making is not None
     making, _ = export._making
-    deadline = time.monotonic() + 60
-    while not making.done:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: making.done)
 
 
 def capture_live(capture: Path, folder: Path, commits: int, **more: Any) -> live.LiveResult:

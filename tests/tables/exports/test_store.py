@@ -193,7 +193,6 @@ def test_something_else_is_there(memory: str) -> None:
             run([CAPTURE], place)
     place = memory.format("damaged")
     state = run([CAPTURE], place).manifest.state
-    assert state is not None
     with pytest.raises(UsageError, match="s3://captures/damaged was exported with other options"):
         run([CAPTURE], place, ExportOptions(bodies=False))
     ObjectStore(Location.of(place)).remove([state])
