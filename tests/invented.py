@@ -161,10 +161,8 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
                 "token": secret(f"{place} token")}  # fmt: skip
 
     made = {
-        "topic": "orders",
-        "note": payload("note").decode(),
-        "first": records("first"),
-        "second": records("second", LZ4),
+        "topic": "orders", "note": payload("note").decode(),
+        "first": records("first"), "second": records("second", LZ4),
         "old": message(7, payload("old key"), payload("old value")),
         "slices": [records("slice 0"), records("slice 1")],
         "blobs": [payload("blob 0"), payload("blob 1")],
@@ -175,11 +173,7 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
             # In any message its records are hidden, except for fields known not to be secret.
             {"name": "__cluster_metadata", "partitions": [{"records": _metadata_log(side)}]},
         ],
-        "group": "billing",
-        "kind": 1,
-        "whose": ["transfer-7"],
-        "rate": FLOATS[0],
-        "rates": FLOATS,
+        "group": "billing", "kind": 1, "whose": ["transfer-7"], "rate": FLOATS[0], "rates": FLOATS,
         "named": [{"topic_id": SHIPMENTS, "name": "shipments"}],
         "ids": [{"topic_id": one, "records": records(f"id {one[0]}")} for one in (SHIPMENTS, RETURNS)],
         "deep": {

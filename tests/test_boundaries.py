@@ -56,10 +56,9 @@ def cut(whole: PacketBatch, rows: Iterable[int]) -> list[PacketBatch]:
 
 def same(found: Output, expected: Output) -> None:
     """Fail with the first line that differs, which is easier to read than all of them."""
-    for one, other in itertools.zip_longest(found.json.splitlines(), expected.json.splitlines()):
-        assert one == other
-    for one, other in itertools.zip_longest(found.text.splitlines(), expected.text.splitlines()):
-        assert one == other
+    for these, those in ((found.json, expected.json), (found.text, expected.text)):
+        for one, other in itertools.zip_longest(these.splitlines(), those.splitlines()):
+            assert one == other
     assert found == expected
 
 

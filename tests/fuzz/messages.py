@@ -28,12 +28,8 @@ WORDS = (
     *(b"\x02" + bytes(16), b"ssl.keystore.password", b"connect-configs"),
 )
 
-RESPONSE: Final = 1
-"""Bits of the first byte: a response; """
-_SHOWN: Final = 2
-_CUT: Final = 4
-_RECORDS: Final = 56
-_PAYLOAD: Final = 64
+RESPONSE, _SHOWN, _CUT, _RECORDS, _PAYLOAD = 1, 2, 4, 56, 64
+"""Bits of the first byte: a response; …"""
 _FORMS: Final = ("full", "columns", "metadata", "batches", "skip", "full", "full", "full")
 
 MOST: Final = 4 << 20

@@ -30,11 +30,8 @@ WORDS = (
     *(b"\x1e__key_schema_id", craft.XERIAL_HEADER),
 )
 
-MADE: Final = 128
-"""Bits of the first byte: a batch around the bytes; """
-_UNALIGNED: Final = 1
-_BATCHES: Final = 2
-_CODEC: Final = 112
+MADE, _UNALIGNED, _BATCHES, _CODEC = 128, 1, 2, 112
+"""Bits of the first byte: a batch around the bytes; …"""
 
 MOST: Final = 1 << 20
 """Largest decompressed size of the records."""

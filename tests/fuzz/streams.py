@@ -31,20 +31,10 @@ WORDS = (
     *(b"\x00\x05PLAIN", b"\x00\x0dSCRAM-SHA-256", b"n,,n=u,r=abc"),
 )
 
-_BEGUN: Final = 1
-"""Bits of the first byte: the SYNs are captured; """
-_FORCED: Final = 2
-_SHOWN: Final = 4
-_SMALL: Final = 8
-_FINISHED: Final = 16
-_RESET: Final = 32
-_ONE_SIDED: Final = 64
-
-_BROKER: Final = 1
-"""Bits of a segment's first byte: the broker sends it; """
-_LOST: Final = 2
-_CUT: Final = 4
-_REORDERED: Final = 8
+_BEGUN, _FORCED, _SHOWN, _SMALL, _FINISHED, _RESET, _ONE_SIDED = (1 << bit for bit in range(7))
+"""Bits of the first byte: the SYNs are captured; …"""
+_BROKER, _LOST, _CUT, _REORDERED = (1 << bit for bit in range(4))
+"""Bits of a segment's first byte: the broker sends it; …"""
 
 MAX_FRAME: Final = 3000
 """Bound of frames if the input asks for a small one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import ssl
-from typing import Final
 
 from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.gate import is_tls
@@ -30,15 +29,9 @@ WORDS = (
     *(b"CLIENT_RANDOM ", b"SERVER_TRAFFIC_SECRET_0 ", b"\x00\x2b\x00\x02\x03\x04", b"\x00\x10\x00\x05\x00\x03\x02h2"),
 )
 
-_CONNECTION: Final = 0
+_CONNECTION, _HELLO, _CERTIFICATE, _RECORDS, _KEY_LOG = 0, 4, 5, 6, 7
 """Selection by the first byte, modulo 8; all values below 4 are connections."""
-_HELLO: Final = 4
-_CERTIFICATE: Final = 5
-_RECORDS: Final = 6
-_KEY_LOG: Final = 7
-
-_V12: Final = ssl.TLSVersion.TLSv1_2
-_V13: Final = ssl.TLSVersion.TLSv1_3
+_V12, _V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
 
 def one_input(data: bytes) -> None:

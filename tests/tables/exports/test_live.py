@@ -35,6 +35,7 @@ from tests.tables.exports.exported import (
     tables,
     without_software,
 )
+from tests.tables.exports.stored import KilledError
 
 SOME = (
     *("java-codecs.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-snaplen-128.pcap"),
@@ -252,19 +253,15 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     return export
 
 
-class Interrupted(BaseException):
-    """By a signal."""
-
-
 def test_an_interruption_within_a_batch_leaves_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
-        raise Interrupted
+        raise KilledError
 
     one, other = list(batches(CAPTURES / "kraft-two-brokers.pcap", 4))[::20][:2]
     export = LiveExport(tmp_path, ExportOptions(), "eth7", clock=Clock())
     export.feed(one)
     monkeypatch.setattr(live, "inspected", interrupted)
-    with pytest.raises(Interrupted), export:
+    with pytest.raises(KilledError), export:
         export.feed(other)
     assert export.torn
     assert not (tmp_path / "manifest.json").exists()
