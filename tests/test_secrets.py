@@ -95,14 +95,8 @@ def test_secrets_shown(path: Path) -> None:
 
 def test_other_values_are_still_there(path: Path) -> None:
     out = kafkasniff("decode", "--format", "json", path).out
-    for reported in (
-        b"86400000",
-        b"AbCdEf0123456789",
-        b'"algorithm":"HmacSHA256"',
-        b'"tasks.max":"1"',
-        b'{\\"tasks\\":1}',
-    ):
-        assert reported in out
+    values = (b"86400000", b"AbCdEf0123456789", b'"algorithm":"HmacSHA256"', b'"tasks.max":"1"', b'{\\"tasks\\":1}')
+    assert [value for value in values if value not in out] == []
     assert b"body-withheld" not in out
 
 

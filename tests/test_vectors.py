@@ -60,9 +60,7 @@ def test_versions_accepted_by_each_release() -> None:
     for release, apis in reported.items():
         name = find_release(release)
         assert name is not None
-        accepted = {
-            str(key): [versions.low, versions.high, versions.unstable] for key, versions in spoken_by(name).items()
-        }
+        accepted = {str(key): [one.low, one.high, one.unstable] for key, one in spoken_by(name).items()}
         theirs = {key: [entry["lowest"], entry["highest"], entry.get("unstable")] for key, entry in apis.items()}
         if release == "4.0.2":
             # It restored versions of JoinGroup that 4.0.0, the release of the table, had dropped.
@@ -94,9 +92,8 @@ def test_every_layout_has_vectors_or_a_reason() -> None:
             found = api(vector.key)
             assert vector.name in (found.name, *found.former_names)
         if vector.kind in MESSAGES:
-            variants[vector.kind, vector.name if vector.key is None else vector.key, vector.version].append(
-                vector.variant
-            )
+            name = vector.name if vector.key is None else vector.key
+            variants[vector.kind, name, vector.version].append(vector.variant)
     assert all([name for name in names if name != INNER] == VARIANTS for names in variants.values())
     reasons = {(found.key, version) for name, version in without("pair") if (found := api_by_name(name)) is not None}
     assert len(reasons) == len(without("pair"))

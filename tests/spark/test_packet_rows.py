@@ -127,17 +127,13 @@ def test_notes() -> None:
     assert rows.schema.equals(NOTES_SCHEMA)
     nothing = dict.fromkeys(NOTES_SCHEMA.names)
     places = [(None, 0, 1), (9, 1, 4), (9, 2, 0)]
-    for found, place, wanted in zip(
-        rows.to_pylist(),
-        places,
-        [
-            {"note": "name", "capture": "a", "address": "10.0.0.1", "name": "one"},
-            {"note": "problem", "kind": "capture-loss", "detail": "lost", "packet": 4, "bytes": 3, "capture": "b"},
-            {"note": "secrets", "bytes": 6},
-        ],
-        strict=True,
-    ):
-        assert found == {**nothing, **wanted, **dict(zip(("clock_ns", "capture_index", "number"), place, strict=True))}
+    placed = [dict(zip(("clock_ns", "capture_index", "number"), place, strict=True)) for place in places]
+    wanted = [
+        {"note": "name", "capture": "a", "address": "10.0.0.1", "name": "one"},
+        {"note": "problem", "kind": "capture-loss", "detail": "lost", "packet": 4, "bytes": 3, "capture": "b"},
+        {"note": "secrets", "bytes": 6},
+    ]
+    assert rows.to_pylist() == [{**nothing, **one, **place} for one, place in zip(wanted, placed, strict=True)]
     assert note_rows(notes, {}, show_secrets=True).column("secrets").to_pylist()[2] == b"secret"
 
 
