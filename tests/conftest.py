@@ -75,18 +75,13 @@ def fail_what_was_not_installed(report: pytest.TestReport | pytest.CollectReport
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """`pytest.importorskip` within a test."""
+    """`pytest.importorskip` within a test, and at the top of a module."""
     report = yield
     fail_what_was_not_installed(report)
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """`pytest.importorskip` at the top of a module."""
-    report = yield
-    fail_what_was_not_installed(report)
-    return report
+pytest_make_collect_report = pytest_runtest_makereport
 
 
 def shipped_captures() -> list[Path]:

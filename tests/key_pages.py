@@ -304,12 +304,9 @@ def _result(command: str) -> Iterator[str]:
 def described(kind: type) -> dict[str, str]:
     """The keys of a struct's JSON with their docstrings; without those of `Exchanges`, which several structs have."""
     texts: dict[str, str] = {}
+    left_out = {msgspec.Struct} | ({stats.Exchanges} - {kind})
     for one in reversed(kind.__mro__):
-        if (
-            issubclass(one, msgspec.Struct)
-            and one is not msgspec.Struct
-            and (one is kind or one is not stats.Exchanges)
-        ):
+        if issubclass(one, msgspec.Struct) and one not in left_out:
             texts |= _docstrings(one)
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     return {names[name].removesuffix("_ns"): text for name, text in texts.items()}

@@ -164,12 +164,8 @@ def merged(packets: Packets, rng: Random) -> list[Packet]:
             last.pop((dst, dport, src, sport), None)
             at = last.get(packet.stream)
             previous = None if at is None else result[at]
-            if (
-                at is not None
-                and previous is not None
-                and previous.end == packet.seq
-                and len(previous.payload) + len(packet.payload) <= MAX_MERGED
-            ):
+            follows = previous is not None and previous.end == packet.seq
+            if follows and len(previous.payload) + len(packet.payload) <= MAX_MERGED:
                 result[at] = None
                 packet = packet.but(seq=previous.seq, payload=previous.payload + packet.payload)  # noqa: PLW2901
             last[packet.stream] = len(result)

@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Endpoint, Exchange, Message
-from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
-from kafkasniff.tables.checkpoint.layouts import layouts
+from kafkasniff.tables.checkpoint import Carried, dump, load
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.streams import packets_of
 from tests.oracle.tcp.batches import batch
+from tests.tables.test_checkpoint import process
 
 MAX_LENGTH = 12_000
 MEGABYTES = 128
@@ -40,21 +38,8 @@ def _header() -> bytes:
 
 
 @functools.cache
-def _existing() -> Inspector:
-    return Inspector()
-
-
-def _process() -> Mapping[Any, Any]:
-    classes = {layout.of for layout in layouts()} | {DecodeContext, DecodeOptions, Message, Exchange, Endpoint}
-    found: dict[Any, Any] = {(one, name): id(value) for one in classes for name, value in vars(one).items()}
-    found["existing"] = dump(_existing())
-    found["fresh"] = dump(ShardState(Inspector(), Enricher(), set()))
-    return found
-
-
-@functools.cache
 def _before() -> Mapping[Any, Any]:
-    return _process()
+    return process()
 
 
 def one_input(data: bytes) -> None:
@@ -72,7 +57,7 @@ def one_input(data: bytes) -> None:
     assert DecodeContext(DecodeOptions()).withhold(b"secret") == {"redacted": 6}
     _count += 1
     if _count % _OFTEN == 0:
-        assert _process() == before
+        assert process() == before
 
 
 def _inspector(said: tuple[Said, ...]) -> Inspector:
