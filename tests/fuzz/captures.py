@@ -152,18 +152,11 @@ def _every_block(order: str) -> bytes:
     drops = struct.pack(order + "IQ", 0, 1) + pcapng.option(5, struct.pack(order + "Q", 7), order) + bytes(4)
     data = frames(2)
     blocks = (
-        pcapng.section(order),
-        pcapng.interface(1, b"".join(options), order),
+        *(pcapng.section(order), pcapng.interface(1, b"".join(options), order)),
         pcapng.interface(1, pcapng.option(9, b"\x8a", order), order, snaplen=60),
-        pcapng.enhanced(data[0], 5, order=order),
-        pcapng.block(4, name, order),
-        pcapng.block(10, secrets, order),
-        pcapng.simple(data[1], order),
-        pcapng.block(5, drops, order),
-        pcapng.obsolete(data[0], 9, 1, order, drops=3),
-        pcapng.block(0x0BAD, b"none of ours", order),
-        pcapng.section(order),
-        pcapng.interface(101, b"", order),
+        *(pcapng.enhanced(data[0], 5, order=order), pcapng.block(4, name, order), pcapng.block(10, secrets, order)),
+        *(pcapng.simple(data[1], order), pcapng.block(5, drops, order), pcapng.obsolete(data[0], 9, 1, order, drops=3)),
+        *(pcapng.block(0x0BAD, b"none of ours", order), pcapng.section(order), pcapng.interface(101, b"", order)),
         pcapng.enhanced(data[1][14:], 6, order=order),
     )
     return b"".join(blocks)

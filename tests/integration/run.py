@@ -162,14 +162,9 @@ def load(folder: Path) -> Run:
     for program in PROGRAMS:
         end = f":{facts['ports'][program.name]}"
         stderr = (folder / f"{program.name}.err").read_text(encoding="utf-8", errors="replace")
-        accounts.append(
-            Account(
-                program.name,
-                tuple(read_reports(folder / f"{program.name}.out")),
-                tuple(program.log(stderr.splitlines())),
-                tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end)),
-            )
-        )
+        reports = tuple(read_reports(folder / f"{program.name}.out"))
+        own = tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end))
+        accounts.append(Account(program.name, reports, tuple(program.log(stderr.splitlines())), own))
     said = (folder / "live.err").read_text(encoding="utf-8")
     return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts))
 
