@@ -39,8 +39,8 @@ def topics_errors(size: int, topics: int, kind: int, again: int) -> bytes:
                 answer = response_bytes(1, 7, number, responses=got)
             case 2:
                 asked = request_bytes(3, 1, number, topics=[{"name": name} for name in names])
-                known = [{"error_code": code, "name": name} for name, code in coded]
-                answer = response_bytes(3, 1, number, topics=known)
+                named = [{"error_code": code, "name": name} for name, code in coded]
+                answer = response_bytes(3, 1, number, topics=named)
             case _:
                 ids = [(first << 32 | one + 1).to_bytes(16) for one in range(topics)]
                 wanted = [{"topic_id": one, "partitions": [{}]} for one in ids]
