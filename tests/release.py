@@ -1,5 +1,5 @@
 """``python -m tests.release build FOLDER``: a release, built twice from the last commit and checked (`make
-release-check`). ``check WHEEL…`` checks wheels that exist. The checks read nothing but the artifacts."""
+release-check`). ``check WHEEL…`` checks wheels that exist. The checks read the artifacts only."""
 
 from __future__ import annotations
 
