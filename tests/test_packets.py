@@ -6,9 +6,11 @@ from itertools import cycle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.model import Problem
-from kafkasniff.packets import Note, PacketBatch, connection_hash
+from kafkasniff.packets import COLUMNS, Note, PacketBatch, connection_hash
 from tests.oracle.tcp.batches import Raw, batch
 
 
@@ -24,6 +26,59 @@ def sample(rows: int, notes: list[int], *, ticks: bool = True) -> PacketBatch:
     return made
 
 
+@given(st.integers(0, 8), st.data(), st.lists(st.integers(8, 20), max_size=5), st.booleans())
+def test_both_parts_together_are_the_batch(rows: int, data: st.DataObject, notes: list[int], ticks: bool) -> None:
+    whole = sample(rows, sorted(notes), ticks=ticks)
+    row = data.draw(st.integers(0, rows))
+    head, tail = whole.split(row)
+    assert (len(head), len(tail), head.packets + tail.packets) == (row, rows - row, rows)
+    for name in (*COLUMNS, "clock"):
+        together = np.concatenate((getattr(head, name), getattr(tail, name)))
+        assert together.tolist() == getattr(whole, name).tolist()
+    assert [*head.notes, *tail.notes] == whole.notes
+    # What precedes a packet stays before it.
+    assert all(note.order < head.end_order for note in head.notes)
+    assert all(note.order >= head.end_order for note in tail.notes)
+    assert (tail.end_order, tail.end_clock) == (whole.end_order, whole.end_clock)
+    assert head.buffer is tail.buffer is whole.buffer
+    assert head.captures == tail.captures == whole.captures
+    if not ticks:
+        assert head.ticks is tail.ticks is None
+        return
+    assert head.ticks is not None
+    assert tail.ticks is not None
+    assert whole.ticks is not None
+    for at in (0, 1):
+        assert [*head.ticks[at].tolist(), *tail.ticks[at].tolist()] == whole.ticks[at].tolist()
+    assert all(order < head.end_order for order in head.ticks[0].tolist())
+
+
+@given(
+    st.integers(0, 8), st.lists(st.integers(0, 8), max_size=3), st.lists(st.integers(8, 20), max_size=5), st.booleans()
+)
+def test_joined_parts_are_the_batch(rows: int, cuts: list[int], notes: list[int], ticks: bool) -> None:
+    whole = sample(rows, sorted(notes), ticks=ticks)
+    parts, rest = [], whole
+    for cut in cuts:
+        head, rest = rest.split(min(cut, len(rest)))
+        parts.append(head)
+    # As after a capture: notes of its end, no packets, no clock.
+    end = batch([], start=10 + rows)
+    end.notes = [Note(10 + rows, Problem("odd", "the end"))]
+    found = PacketBatch.joined([*parts, rest, end])
+    assert len(found) == found.packets == rows
+    for name in (*set(COLUMNS) - {"offset"}, "clock"):
+        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
+    for one in (found, whole):
+        places = zip(one.offset.tolist(), one.length.tolist(), strict=True)
+        assert [one.buffer[at : at + size] for at, size in places] == [b"%03d" % row for row in range(rows)]
+    assert found.notes == [*whole.notes, *end.notes]
+    assert (found.end_order, found.end_clock, found.captures) == (10 + rows, 99, whole.captures)
+    assert (found.ticks is None) == (whole.ticks is None)
+    if found.ticks is not None and whole.ticks is not None:
+        assert [one.tolist() for one in found.ticks] == [one.tolist() for one in whole.ticks]
+
+
 @pytest.mark.parametrize("ticks", [True, False])
 def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     """Silent connections in it end at the packets of others, too."""
@@ -31,9 +86,12 @@ def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     found = whole.share(np.array([False, True, False, True]), packets=3, notes=[])
     assert found.order.tolist() == [11, 13]
     assert [bytes(found.buffer[at : at + 3]) for at in found.offset.tolist()] == [b"001", b"003"]
+    assert found.clock is not None
     assert found.clock.tolist() == (found.time_ns + 5).tolist()
     assert (found.packets, found.notes, found.end_order, found.end_clock) == (3, [], 14, 99)
+    assert whole.clock is not None
     order, clock = (whole.order, whole.clock) if whole.ticks is None else whole.ticks
+    assert found.ticks is not None
     assert (found.ticks[0].tolist(), found.ticks[1].tolist()) == (order.tolist(), clock.tolist())
 
 

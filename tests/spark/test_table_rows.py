@@ -56,6 +56,19 @@ def read(folder: ConfinedPath, reports: Sequence[TaskReport], table: str) -> Row
     return sorted((row for path in paths for row in pq.ParquetFile(folder.path / path).read().to_pylist()), key=repr)
 
 
+def test_rows_of_open_connections_have_files_of_their_own(stage: Decoded, folder: ConfinedPath) -> None:
+    """The next run replaces them. All rows are counted by day, for more dates than have partitions."""
+    ended, opened = found = written(stage, folder, part=7)
+    assert read(folder, [opened], "connections")
+    assert {row["status"] for row in read(folder, [opened], "exchanges")} == {"open"}
+    assert "open" not in {row["status"] for row in read(folder, [ended], "exchanges")}
+    for report in found:
+        assert report.part == 7
+        assert all(("-open-00007-" in one.path) == report.open for files in report.files.values() for one in files)
+    assert sum(sum(report.days["exchanges"].values()) for report in found) == 22
+    assert sum(one.rows for report in found for one in report.files["exchanges"]) == 22
+
+
 @pytest.mark.parametrize(("part", "reports"), [(0, False), (4, True)])
 def test_partitions_that_were_decided_for_all_tasks(
     stage: Decoded, folder: ConfinedPath, part: int, reports: bool
