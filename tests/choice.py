@@ -1,7 +1,5 @@
-"""Selects the members of families to test, such as pairs of capture and variant: fewer by default, all with `deep`.
-
-All captures with all variants would be thousands of tests, each of which adds next to nothing to the others.
-"""
+"""Selects the members of families to test, such as pairs of capture and variant: fewer by default, all with `deep`. All
+captures with all variants would be thousands of tests, each of which adds next to nothing to the others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Fixtures for what a test needs from the machine, the shipped captures, and the hypothesis profiles.
-
-A test that needs a program, Java or root requests it with a fixture. If it is missing, the test is skipped with the
-reason. With KAFKASNIFF_REQUIRE_ALL set (as in `.ci/run`), the test fails instead: a skip there is a check that never
-runs.
-"""
+"""Fixtures for what a test needs from the machine (with a skip, or a failure where KAFKASNIFF_REQUIRE_ALL is set), the
+shipped captures, and the hypothesis profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import CodeType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,16 +25,7 @@ from hypothesis import HealthCheck, settings
 from tests.choice import ALL
 
 ROOT = Path(__file__).resolve().parent.parent
-CAPTURE_SUFFIXES = (
-    ".pcap",
-    ".pcapng",
-    ".pcap.gz",
-    ".pcap.zst",
-    ".pcap.lz4",
-    ".pcapng.gz",
-    ".pcapng.zst",
-    ".pcapng.lz4",
-)
+CAPTURE_SUFFIXES = tuple(f".{form}{packed}" for form in ("pcap", "pcapng") for packed in ("", ".gz", ".zst", ".lz4"))
 JAVA_NEEDED = 17
 CHOICES = frozenset({"ALL", "DEEP", "examples", "fewer", "in_turn", "one_in", "some_pairs"})
 ALL_EXTENDED = re.compile(r"^pytestmark = [^]]*?pytest\.mark\.extended\b", re.M)
@@ -65,6 +52,11 @@ settings.register_profile("deep", settings.get_profile("default"), max_examples=
 settings.load_profile(os.environ.get("KAFKASNIFF_HYPOTHESIS") or ("ci" if os.environ.get("CI") else "default"))
 
 
+def ran(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    """A process that has ended, however it did, with its output as text."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
+
+
 def missing(reason: str) -> NoReturn:
     """Skip the running test, or fail it where everything is required."""
     if os.environ.get("KAFKASNIFF_REQUIRE_ALL"):
@@ -83,18 +75,13 @@ def fail_what_was_not_installed(report: pytest.TestReport | pytest.CollectReport
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """`pytest.importorskip` within a test."""
+    """`pytest.importorskip` within a test, and at the top of a module."""
     report = yield
     fail_what_was_not_installed(report)
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """`pytest.importorskip` at the top of a module."""
-    report = yield
-    fail_what_was_not_installed(report)
-    return report
+pytest_make_collect_report = pytest_runtest_makereport
 
 
 def shipped_captures() -> list[Path]:

@@ -39,7 +39,6 @@ prove each version.
 
 
 def page() -> str:
-    """The content of the page."""
     found = proven()
     return "".join([_INTRODUCTION, *_totals(found), *_apis(found), *_structures(found), *_batches(found)])
 
@@ -78,7 +77,6 @@ def _apis(found: Proven) -> Iterator[str]:
     yield _table("key", "API", "versions", f"{newest} accepts", "proven by")
     for key in api_keys():
         one = api(key)
-        assert one is not None
         proofs = {version: found.pairs[key, version] for version in one.versions if (key, version) in found.pairs}
         versions = version_ranges(one.versions)
         accepted = spoken(key).get(newest, "none")

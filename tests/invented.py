@@ -1,11 +1,5 @@
-"""Two APIs that no release of Kafka has.
-
-One has payload, secrets, floats and names in every place where a definition allows them; the requests of the other
-report what their sender knows.
-
-Their texts are definitions as in `dissectors/`. They exist within `known()` only, in this process. No cache keeps
-anything across its borders.
-"""
+"""Two APIs that no release of Kafka has, defined within `known()` only: one has payload, secrets, floats and names
+wherever a definition allows them; the requests of the other report what their sender knows."""
 
 from __future__ import annotations
 
@@ -144,7 +138,6 @@ def _records(place: str, codec: int = 0) -> bytes:
 
 
 def _metadata_log(side: str) -> bytes:
-    """Records of the metadata log, with a secret setting."""
     value = _secret(f"{side} setting in the metadata log").decode()
     setting = {"resource_type": 4, "resource_name": "1", "name": "ssl.key.password", "value": value}
     return batch_of([Record(0, 0, None, framed(4, 0, data_bytes("ConfigRecord", 0, **setting)))])
@@ -168,10 +161,8 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
                 "token": secret(f"{place} token")}  # fmt: skip
 
     made = {
-        "topic": "orders",
-        "note": payload("note").decode(),
-        "first": records("first"),
-        "second": records("second", LZ4),
+        "topic": "orders", "note": payload("note").decode(),
+        "first": records("first"), "second": records("second", LZ4),
         "old": message(7, payload("old key"), payload("old value")),
         "slices": [records("slice 0"), records("slice 1")],
         "blobs": [payload("blob 0"), payload("blob 1")],
@@ -182,11 +173,7 @@ def values(side: str, *, tagged: bool) -> dict[str, Any]:
             # In any message its records are hidden, except for fields known not to be secret.
             {"name": "__cluster_metadata", "partitions": [{"records": _metadata_log(side)}]},
         ],
-        "group": "billing",
-        "kind": 1,
-        "whose": ["transfer-7"],
-        "rate": FLOATS[0],
-        "rates": FLOATS,
+        "group": "billing", "kind": 1, "whose": ["transfer-7"], "rate": FLOATS[0], "rates": FLOATS,
         "named": [{"topic_id": SHIPMENTS, "name": "shipments"}],
         "ids": [{"topic_id": one, "records": records(f"id {one[0]}")} for one in (SHIPMENTS, RETURNS)],
         "deep": {
@@ -246,12 +233,10 @@ def _forget() -> None:
 
 
 def requests(version: int, *, tagged: bool = True) -> bytes:
-    """A request of a version, framed."""
     return request_bytes(KEY, version, 10 + version, **values("request", tagged=tagged and version > 0))
 
 
 def responses(version: int, *, tagged: bool = True) -> bytes:
-    """The response to it, framed."""
     return response_bytes(KEY, version, 10 + version, **values("response", tagged=tagged and version > 0))
 
 

@@ -1,7 +1,5 @@
 """Pages of the reference that list what the code describes: keys, columns, fields, kinds, questions, detectors.
-
-`tests.reference` writes them. They are committed, so that they can be read without building the site.
-"""
+`tests.reference` writes them. They are committed, so that they can be read without building the site."""
 
 from __future__ import annotations
 
@@ -77,22 +75,13 @@ RESULTS = {
             "security": "`identities` as in `kafkasniff security`, those `findings` that it shows, `more` and `notes`.",
         },
         {
-            "exchanges": stats.Exchanges,
-            "connections": stats.ConnectionTotals,
-            "failed_connects": stats.FailedConnectStats,
-            "encrypted": stats.EncryptedStats,
-            "brokers": stats.BrokerStats,
-            "clients": stats.ClientStats,
-            "apis": stats.ApiStats,
-            "latency": stats.LatencyStats,
-            "topics": stats.TopicStats,
-            "produced, fetched, replicated": stats.Traffic,
-            "groups": stats.GroupStats,
-            "errors": stats.ErrorStats,
-            "problems": stats.ProblemStats,
-            **_VISIBILITY,
-            "security.identities": ClientIdentity,
-            "transport": Transport,
+            **{"exchanges": stats.Exchanges, "connections": stats.ConnectionTotals},
+            **{"failed_connects": stats.FailedConnectStats, "encrypted": stats.EncryptedStats},
+            **{"brokers": stats.BrokerStats, "clients": stats.ClientStats, "apis": stats.ApiStats},
+            **{"latency": stats.LatencyStats, "topics": stats.TopicStats},
+            **{"produced, fetched, replicated": stats.Traffic, "groups": stats.GroupStats},
+            **{"errors": stats.ErrorStats, "problems": stats.ProblemStats, **_VISIBILITY},
+            **{"security.identities": ClientIdentity, "transport": Transport},
             "certificate, client_certificate": ShownCertificate,
         },
     ),
@@ -101,18 +90,10 @@ RESULTS = {
         (Thresholds, diff.ComparisonAnswer),
         {},
         {
-            "before, after": diff.Compared,
-            "Compared numbers": diff.Change,
-            "versions": diff.VersionDiff,
-            "rates": diff.Rate,
-            "latency": diff.LatencyDiff,
-            "p50, p90, p99": diff.Shift,
-            "sizes": diff.Size,
-            "errors": diff.ErrorDiff,
-            "topics": diff.TopicDiff,
-            "batching": diff.BatchingDiff,
-            "clients": diff.ClientDiff,
-            "software_before, software_after": diff.Software,
+            **{"before, after": diff.Compared, "Compared numbers": diff.Change, "versions": diff.VersionDiff},
+            **{"rates": diff.Rate, "latency": diff.LatencyDiff, "p50, p90, p99": diff.Shift, "sizes": diff.Size},
+            **{"errors": diff.ErrorDiff, "topics": diff.TopicDiff, "batching": diff.BatchingDiff},
+            **{"clients": diff.ClientDiff, "software_before, software_after": diff.Software},
             "brokers": diff.BrokerDiff,
         },
     ),
@@ -132,12 +113,8 @@ RESULTS = {
         (_Json,),
         {},
         {
-            "counts": _Counts,
-            "clients": AuditedClient,
-            "findings": AuditFinding,
-            "needs": Need,
-            "between_brokers": BetweenBrokers,
-            "new": NewVersions,
+            **{"counts": _Counts, "clients": AuditedClient, "findings": AuditFinding, "needs": Need},
+            **{"between_brokers": BetweenBrokers, "new": NewVersions},
         },
     ),
 }
@@ -145,22 +122,15 @@ RESULTS = {
 
 
 def makers() -> Mapping[str, Callable[[], Iterable[str]]]:
-    """What makes the lines of each page."""
-    results = {f"json-{command}.md": functools.partial(_result, command) for command in RESULTS}
     return {
-        "detectors.md": _detectors,
-        "fields.md": _fields,
-        "json-lines.md": _json_lines,
-        **results,
-        "problems.md": _problems,
-        "questions.md": _questions,
-        "tables.md": _tables,
+        **{"detectors.md": _detectors, "fields.md": _fields, "json-lines.md": _json_lines},
+        **{f"json-{command}.md": functools.partial(_result, command) for command in RESULTS},
+        **{"problems.md": _problems, "questions.md": _questions, "tables.md": _tables},
     }
 
 
 @functools.cache
 def pages() -> Mapping[str, str]:
-    """The pages by the names of their files."""
     return {name: _lines(make()) for name, make in makers().items()}
 
 
@@ -169,13 +139,11 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def table_head(*heads: str) -> Iterator[str]:
-    """The head of a table."""
     yield table_row(*heads)
     yield "|" + " --- |" * len(heads)
 
 
 def table_row(*cells: str) -> str:
-    """A row of a table."""
     return "| " + " | ".join(re.sub(r"([|<])", r"\\\1", cell) for cell in cells) + " |"
 
 
@@ -266,7 +234,6 @@ def _questions() -> Iterator[str]:
 
 
 def sql(kind: pa.DataType) -> str:
-    """The name of a type."""
     if pa.types.is_list(kind):
         return f"array<{sql(kind.value_type)}>"
     if pa.types.is_struct(kind):
@@ -337,12 +304,9 @@ def _result(command: str) -> Iterator[str]:
 def described(kind: type) -> dict[str, str]:
     """The keys of a struct's JSON with their docstrings; without those of `Exchanges`, which several structs have."""
     texts: dict[str, str] = {}
+    left_out = {msgspec.Struct} | ({stats.Exchanges} - {kind})
     for one in reversed(kind.__mro__):
-        if (
-            issubclass(one, msgspec.Struct)
-            and one is not msgspec.Struct
-            and (one is kind or one is not stats.Exchanges)
-        ):
+        if issubclass(one, msgspec.Struct) and one not in left_out:
             texts |= _docstrings(one)
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     return {names[name].removesuffix("_ns"): text for name, text in texts.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
@@ -30,9 +29,9 @@ def bucket() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     given = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_EC2_METADATA_DISABLED": "true"}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in given.items():
+            patch.setenv(name, value)
         address = f"s3a://captures/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
         # Moto keeps objects in this process, even those of servers that were stopped.
         urlopen(f"http://{host}:{port}/moto-api/reset", b"").close()
@@ -42,10 +41,4 @@ def bucket() -> Iterator[str]:
             client.put_object(Bucket="captures", Key=key, Body=CAPTURE)
         client.put_object(Bucket="captures", Key="day-1/c.pcap.gz", Body=gzip.compress(CAPTURE))
         yield address
-    finally:
-        server.stop()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    server.stop()

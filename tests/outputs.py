@@ -22,7 +22,6 @@ VIEWS = (*(ViewState(table=table) for table in range(6)), opened(("connection", 
 
 
 def leaves(value: Any) -> Iterator[bytes]:
-    """All strings and bytes in rows."""
     if isinstance(value, bytes):
         yield value
     elif isinstance(value, str):

@@ -1,8 +1,5 @@
-"""``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code.
-
-`make docs` makes them for the site. Options and exit codes, API coverage and bounds are only there, since `--help`,
-`kafkasniff api --coverage` and the code show them, too; the pages of `tests.key_pages` are committed.
-"""
+"""``python -m tests.reference FOLDER``: the pages of the documentation that follow from the code, for `make docs`.
+Options, exit codes, API coverage and bounds are on the site alone; those of `tests.key_pages` are committed."""
 
 from __future__ import annotations
 
@@ -38,7 +35,6 @@ different filter options are ANDed.
 
 
 def options_page() -> str:
-    """Options and exit codes of all commands."""
     return "\n".join(_options_lines()) + "\n"
 
 
@@ -78,7 +74,6 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
     whole = click.Context(command_line, info_name="kafkasniff", **command_line.context_settings)
     for name in command_line.list_commands(whole):
         command = command_line.get_command(whole, name)
-        assert command is not None
         yield name, command
 
 
@@ -132,7 +127,6 @@ def bounds() -> Iterator[Bound]:
 
 
 def bounds_page() -> str:
-    """All bounds, with their values and reasons."""
     lines = [
         "# Bounds",
         "",
@@ -145,7 +139,6 @@ def bounds_page() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The pages by the names of their files."""
     return {
         "options.md": options_page(),
         "coverage.md": coverage.page(),
@@ -155,7 +148,6 @@ def pages() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages."""
     (folder,) = map(Path, arguments)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():

@@ -1,8 +1,5 @@
-"""``python -m tests.release build FOLDER``: what a release consists of, built twice from the last commit and checked.
-
-`make release-check` runs it. ``check WHEEL…`` only checks wheels that exist. The checks of artifacts read only the
-artifacts, so that they hold for what is uploaded.
-"""
+"""``python -m tests.release build FOLDER``: a release, built twice from the last commit and checked (`make
+release-check`). ``check WHEEL…`` checks wheels that exist. The checks read the artifacts only."""
 
 from __future__ import annotations
 
@@ -74,7 +71,6 @@ def version_problems(version: str, changelog: str, release: str | None, citation
 
 
 def artifact_names(version: str) -> set[str]:
-    """File names of a release."""
     tags = [target.tag for target in hatch_build.PLATFORMS.values()]
     return {f"kafkasniff-{version}.tar.gz", *(f"kafkasniff-{version}-py3-none-{tag}.whl" for tag in tags)}
 
@@ -117,7 +113,6 @@ def sdist_problems(path: Path, root: Path = ROOT) -> Iterator[str]:
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
     found = archive.extractfile(name)
-    assert found is not None
     return found.read()
 
 

@@ -1,8 +1,5 @@
-"""Fields with another name in a newer Kafka release than in the release that introduced their version.
-
-The definitions keep the name that a version had while it was the newest, because programs read it. Kafka's newest
-classes are compared under that name.
-"""
+"""Fields with another name in a newer Kafka release than in the one that introduced their version. Definitions keep the
+first name, because programs read it; Kafka's newest classes are compared under that name."""
 
 from __future__ import annotations
 

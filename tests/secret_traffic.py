@@ -26,35 +26,27 @@ def _binary(name: str, size: int = 32) -> bytes:
 TEXTS = {
     "plain password": b"s3cret-of-alice-PLAIN",
     "raw plain password": b"s3cret-of-bob-raw",
-    "client proof": base64.b64encode(_binary("proof")),
-    "raw client proof": base64.b64encode(_binary("raw proof")),
-    "server signature": base64.b64encode(_binary("signature")),
     "scram nonce": b"rOprNGfwEbeRWgbNEkqO",
     "bearer token": b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.c2ln",
-    "hmac made": _binary("hmac made", 64),
-    "hmac renewed": _binary("hmac renewed", 64),
-    "hmac expired": _binary("hmac expired", 64),
-    "hmac described": _binary("hmac described", 64),
-    "salt": _binary("salt"),
-    "salted password": _binary("salted password"),
-    "stored key": _binary("stored key"),
-    "server key": _binary("server key"),
-    "keystore password": b"changeit-of-the-keystore",
-    "jaas password": b"changeit-of-the-login-module",
-    "jaas password of a listener": b"changeit-of-the-listener",
     "private key": b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj",
-    "sensitive by flag": b"changeit-said-the-broker",
-    "synonym": b"changeit-in-the-synonym",
-    "created topic's": b"changeit-of-the-created-topic",
-    "forwarded": b"changeit-forwarded-to-the-controller",
-    "forwarded salted password": _binary("forwarded salted"),
-    "metadata config": b"changeit-in-the-metadata-log",
-    "snapshot config": b"changeit-in-the-snapshot",
-    "snapshot stored key": _binary("snapshot stored key"),
-    "session key": base64.b64encode(_binary("session key")),
-    "connector password": b"changeit-of-the-connector",
-    "connector url": b"changeit-in-the-url",
-    "task password": b"changeit-of-the-task",
+    **{
+        name: base64.b64encode(_binary(name))
+        for name in ("client proof", "raw client proof", "server signature", "session key")
+    },
+    **{name: _binary(name, 64) for name in ("hmac made", "hmac renewed", "hmac expired", "hmac described")},
+    **{name: _binary(name) for name in ("salt", "salted password", "forwarded salted password")},
+    **{name: _binary(name) for name in ("stored key", "server key", "snapshot stored key")},
+    **{
+        name: f"changeit-{rest}".encode()
+        for name, rest in {
+            **{"keystore password": "of-the-keystore", "jaas password": "of-the-login-module"},
+            **{"jaas password of a listener": "of-the-listener", "sensitive by flag": "said-the-broker"},
+            **{"synonym": "in-the-synonym", "created topic's": "of-the-created-topic"},
+            **{"forwarded": "forwarded-to-the-controller", "metadata config": "in-the-metadata-log"},
+            **{"snapshot config": "in-the-snapshot", "connector password": "of-the-connector"},
+            **{"connector url": "in-the-url", "task password": "of-the-task"},
+        }.items()
+    },
 }
 
 
@@ -82,8 +74,6 @@ def found_in(output: bytes) -> set[str]:
 
 
 class Case(NamedTuple):
-    """A framed message with secrets, and its counterpart."""
-
     name: str
     request: bytes
     response: bytes
@@ -107,23 +97,15 @@ def _configs() -> list[dict[str, object]]:
     return [
         {"name": "ssl.keystore.password", "value": _text("keystore password")},
         {"name": "sasl.jaas.config", "value": _module("jaas password")},
-        {
-            "name": "listener.name.internal.plain.sasl.jaas.config",
-            "value": _module("jaas password of a listener"),
-        },
+        {"name": "listener.name.internal.plain.sasl.jaas.config", "value": _module("jaas password of a listener")},
         {"name": "ssl.keystore.key", "value": _text("private key")},
         {"name": "retention.ms", "value": "86400000"},
     ]
 
 
 def _upsertion(password: str) -> dict[str, object]:
-    return {
-        "name": "carol",
-        "mechanism": 1,
-        "iterations": 8192,
-        "salt": TEXTS["salt"],
-        "salted_password": TEXTS[password],
-    }
+    secrets = {"salt": TEXTS["salt"], "salted_password": TEXTS[password]}
+    return {"name": "carol", "mechanism": 1, "iterations": 8192, **secrets}
 
 
 _BY_CONFIG = frozenset({"keystore password", "jaas password", "jaas password of a listener", "private key"})

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.packets import PacketBatch
+from tests.baseline.inputs import DISTURBANCES
 from tests.choice import examples, one_in
 from tests.conftest import shipped_captures
-from tests.craft import damage, disturb, intrude
+from tests.craft import damage
 from tests.craft.batches import batch
 from tests.craft.outcome import Line, Output, outcome, output
 from tests.craft.packet import Packet
@@ -25,24 +26,7 @@ from tests.enrich.talks import both
 
 SHIPPED = {path.name: path for path in shipped_captures()}
 
-UNREST = {
-    "calm": damage.composed(),
-    "resegmented": disturb.resegmented,
-    "reordered": damage.composed(disturb.resegmented, disturb.reordered, disturb.duplicated),
-    "skewed": disturb.skewed,
-    "retransmitted": damage.composed(disturb.wrapped, disturb.retransmitted, disturb.overlapped),
-    "kept-alive": disturb.kept_alive,
-    "reused": disturb.reused,
-    "without-handshake": disturb.without_handshake,
-    "intrusions": damage.composed(intrude.forged_resets, intrude.out_of_window, intrude.conflicting),
-    "lossy": damage.composed(disturb.resegmented, damage.lossy, disturb.skewed),
-    "lossy-in-runs": damage.lossy_in_runs,
-    "unacknowledged": damage.composed(disturb.resegmented, damage.unacknowledged),
-    "late": damage.composed(disturb.resegmented, damage.late),
-    "snapped": damage.snapped,
-    "responses-only": damage.composed(damage.responses_only, damage.late),
-    "requests-only": damage.composed(damage.requests_only, damage.lossy),
-}
+UNREST = {"calm": damage.composed(), **DISTURBANCES}
 
 
 @functools.cache
@@ -72,10 +56,9 @@ def cut(whole: PacketBatch, rows: Iterable[int]) -> list[PacketBatch]:
 
 def same(found: Output, expected: Output) -> None:
     """Fail with the first line that differs, which is easier to read than all of them."""
-    for one, other in itertools.zip_longest(found.json.splitlines(), expected.json.splitlines()):
-        assert one == other
-    for one, other in itertools.zip_longest(found.text.splitlines(), expected.text.splitlines()):
-        assert one == other
+    for these, those in ((found.json, expected.json), (found.text, expected.text)):
+        for one, other in itertools.zip_longest(these.splitlines(), those.splitlines()):
+            assert one == other
     assert found == expected
 
 

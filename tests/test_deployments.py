@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from kafkasniff.cli.commands.live import live_command
 from kafkasniff.live.metrics import Metrics
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 yaml = pytest.importorskip("yaml")
 DOCS = ROOT / "docs"
@@ -28,7 +27,6 @@ SCRAPED = {"instance", "le"}
 
 
 def known() -> dict[str, set[str]]:
-    """Names of samples, with their labels."""
     found: dict[str, set[str]] = {}
     for family in Metrics(1).collect():
         ends = {"counter": ("_total",), "histogram": ("_bucket",), "info": ("_info",)}.get(family.type, ("",))
@@ -81,13 +79,7 @@ def test_the_plugin_debugs_a_pod(given: list[str], wanted: list[str] | None, tmp
     kubectl.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     kubectl.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [DOCS / "kubernetes" / "kubectl-kafkasniff", *given],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    done = ran([DOCS / "kubernetes" / "kubectl-kafkasniff", *given], env=environment)
     if wanted is None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("usage: kubectl kafkasniff POD")

@@ -1,8 +1,5 @@
-"""Captures, crafted and real, with the disturbances of networks and capturing.
-
-A disturbance that loses no byte must not change a message; one that loses bytes may cost messages but never invent one.
-The tests compare JSON lines without numbers and times, by connection and direction, in order.
-"""
+"""Captures, crafted and real, with the disturbances of networks and capturing. Where no byte is lost, messages (JSON
+lines without numbers and times) stay the same; losses may cost messages but never invent one."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, one_in, some_pairs
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
@@ -36,7 +34,6 @@ WHOLE = [source for source in SOURCES if source == CRAFTED or not is_cut(SHIPPED
 
 
 def few(start: int) -> list[str]:
-    """The crafted sample and some captures."""
     return [CRAFTED, *one_in(9, WHOLE[1:], start)]
 
 
@@ -63,14 +60,7 @@ HARMLESS: dict[str, Disturbance] = {
     "kept-alive": disturb.kept_alive,
     "kept-alive-wrapped": damage.composed(disturb.wrapped, disturb.kept_alive),
     # Keep-alives last: one that overtakes data brings a garbage byte that arrives first and takes precedence.
-    "everything": damage.composed(
-        disturb.wrapped,
-        disturb.resegmented,
-        disturb.retransmitted,
-        disturb.reordered,
-        disturb.kept_alive,
-        disturb.duplicated,
-    ),
+    "everything": DISTURBANCES["everything"],
 }
 
 INTRUSIONS: dict[str, Disturbance] = {
@@ -80,9 +70,7 @@ INTRUSIONS: dict[str, Disturbance] = {
     "conflicting": intrude.conflicting,
     "conflicting-small": damage.composed(disturb.resegmented, intrude.conflicting),
     # Reordered first: a contradicting segment that overtakes the true one arrives first and takes precedence.
-    "all-intrusions": damage.composed(
-        disturb.resegmented, disturb.reordered, intrude.forged_resets, intrude.out_of_window, intrude.conflicting
-    ),
+    "all-intrusions": DISTURBANCES["intruded"],
 }
 
 DAMAGE: dict[str, Disturbance] = {
@@ -310,7 +298,6 @@ def test_requests_alone_are_complete(source: str) -> None:
 
 
 # -- the same packets in other files
-
 
 Written = Callable[[Sequence[Packet], Path], list[Path]]
 

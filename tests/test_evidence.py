@@ -1,8 +1,5 @@
-"""Every golden line is proven by independent code: Kafka's own classes, and a plain walk.
-
-tests/test_tshark.py checks the pairing of requests and responses with tshark, tests/test_evidence_clients.py compares
-with the clients' logs.
-"""
+"""Every golden line is proven by independent code: Kafka's own classes, and a plain walk. tests/test_tshark.py checks
+the pairing of requests and responses with tshark, tests/test_evidence_clients.py compares with the clients' logs."""
 
 from __future__ import annotations
 
@@ -160,10 +157,8 @@ def test_every_other_line_has_a_known_reason(capture_path: Path):
         assert int(exchange) not in answered
         assert frame.pair is None or frame.pair.cut
         without.append(int(exchange))
-    silent = [
-        number for number, (_, reported) in requests.items() if number not in answered and not wants_nothing(reported)
-    ]
-    assert sorted(without) == sorted(silent)
+    left = {number: reported for number, (_, reported) in requests.items() if number not in answered}
+    assert sorted(without) == sorted(number for number, reported in left.items() if not wants_nothing(reported))
     assert cut_off == walk(capture_path).rests
 
 

@@ -13,18 +13,15 @@ import pytest
 from tests.evidence.decoded import Decoded
 from tests.evidence.match import golden_lines, open_lines
 from tests.evidence.reports import CHECKS
-from tests.evidence.wire import frames
-from tests.golden import ROOT, captures
+from tests.golden import captures
+from tests.test_evidence import _in_the_checkout, was_cut
+
+__all__ = ["_in_the_checkout"]
 
 pytestmark = pytest.mark.extended
 
 HEADER = ("api_key", "api_version", "correlation_id", "client_id", "size", "client_port")
 """What a client's log may contain of a message; clients differ."""
-
-
-@pytest.fixture(autouse=True)
-def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
 
 
 @functools.cache
@@ -37,10 +34,6 @@ def manifest(capture: Path) -> dict[str, Any]:
 def sidecar(capture: Path) -> list[dict[str, Any]]:
     lines = (capture.parent / manifest(capture)["sidecar"]).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
-
-
-def was_cut(capture: Path) -> bool:
-    return any(frame.cut for frame in frames(capture))
 
 
 @pytest.mark.parametrize("kind", ["request", "response"])

@@ -94,7 +94,6 @@ def harmless(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A connection for each string."""
     talks = [one for number, text in enumerate(EVIL.values()) for one in talk(number, text).packets]
     return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", talks)
 
@@ -107,9 +106,7 @@ def exported(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [[], ["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]],
-    ids=" ".join,
+    "options", [[], ["-v"], ["-vv", "--color", "always"], ["-xx"], ["-x", "--color", "always"]], ids=" ".join
 )
 def test_lines_and_trees(capture: Path, options: list[str]) -> None:
     result = kafkasniff("decode", *options, capture)

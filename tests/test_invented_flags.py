@@ -15,13 +15,7 @@ from kafkasniff.engine.inspector_state import message_bytes
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.messages.message_plan import (
-    RECORD_BYTES,
-    body_bytes,
-    likely_bytes,
-    may_have_floats,
-    request_plan,
-)
+from kafkasniff.kafka.messages.message_plan import RECORD_BYTES, body_bytes, likely_bytes, may_have_floats, request_plan
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.live.traffic import PRODUCED, topic_traffic
 from kafkasniff.model import Connection, Direction, Exchange, Message

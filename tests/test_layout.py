@@ -40,12 +40,8 @@ def test_folders_of_tests_mirror_the_package() -> None:
 
 def test_the_design_lists_every_room() -> None:
     table = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("\n## Rooms\n")[2].partition("\n## ")[0]
-    listed = [
-        name
-        for row in table.splitlines()
-        if row.startswith("| `")
-        for name in re.findall(r"`([\w./]+)`", row.split(" | ")[0])
-    ]
+    cells = (row.split(" | ")[0] for row in table.splitlines() if row.startswith("| `"))
+    listed = [name for cell in cells for name in re.findall(r"`([\w./]+)`", cell)]
     there = {
         f"{path.name}/" if path.is_dir() else path.name
         for path in PACKAGE.iterdir()

@@ -24,8 +24,6 @@ def capture(tmp_path: Path) -> Path:
 
 def first_name(path: Path, **options: object) -> object:
     fetch = next(one for one in kafkasniff.read(path, **options) if one.request and one.request.api == "Fetch")  # type: ignore[arg-type]
-    assert fetch.request is not None
-    assert fetch.request.body is not None
     return fetch.request.body["topics"][0].get("_topic_name")
 
 

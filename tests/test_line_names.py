@@ -89,26 +89,14 @@ WORDS: dict[str, Say] = {
 }
 
 
-def _run(
-    kind: type[Inspector],
-    form: str,
-    batches: list[Any],
-    *,
-    small: bool = False,
-    levels: Sequence[Level] = (),
-    threads: int | None = None,
-    expression: str | None = None,
-) -> tuple[Shown, Any]:
-    """Lines and sessions: with their partitions, the least recently used first, and the requests that wait for a
-    response.
-    """
+def _run(kind: type[Inspector], case: Case, batches: list[Any], threads: int | None = None) -> tuple[Shown, Any]:
+    """Lines and sessions, the least recently used first, with their partitions and the requests that wait."""
     enricher = Enricher(Catalog({uuid_text(GIVEN): "given"}))
     sessions = enricher.sessions
-    assert sessions is not None
-    if small:
+    if case.small:
         enricher.catalog.most_topics = 2
         sessions._most_sessions, sessions._most_partitions = 1, 60
-    found = shown(kind, form, batches, levels, enricher, threads, expression=expression)
+    found = shown(kind, case.form, batches, case.levels, enricher, threads, expression=case.expression)
     held = [(key, one.topics, one.by_id) for key, one in sessions._sessions.items()]
     return found, (held, [(exchange, key) for exchange, (key, _) in sessions._pending.items()], sessions.let_go)
 
@@ -175,18 +163,8 @@ def test_the_same_as_one_by_one(case: Case) -> None:
         patched.setattr(session_follower, "MAX_LIST", case.bounds[2])
         patched.setattr(session_follower, "MAX_KEPT", 2)
         patched.setattr(lines_ahead, "TASK_BYTES", 700)
-        found, sessions = _run(
-            Inspector,
-            case.form,
-            batches,
-            small=case.small,
-            levels=case.levels,
-            threads=threads,
-            expression=case.expression,
-        )
-    expected, theirs = _run(
-        ByPython, case.form, batches, small=case.small, levels=case.levels, expression=case.expression
-    )
+        found, sessions = _run(Inspector, case, batches, threads)
+    expected, theirs = _run(ByPython, case, batches)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert (found.summary, found.left_out, sessions) == (expected.summary, expected.left_out, theirs)
 
@@ -201,7 +179,6 @@ def test_names_are_beside_ids() -> None:
     with_both = 0
     for key in api_keys():
         found = api(key)
-        assert found is not None
         for version in found.versions:
             for direction, schema in (("request", found.request(version)), ("response", found.response(version))):
                 for struct in _structs(schema.root):

@@ -1,8 +1,5 @@
-"""A capture lacks one segment: exchanges in it are lost, all others stay the same.
-
-This holds for any number of requests in flight, any position of the segment, and even if the loss is known only many
-packets later.
-"""
+"""A capture lacks one segment: exchanges in it are lost, all others stay the same. This holds for any number of
+requests in flight, any position of the segment, and even if the loss is known only many packets later."""
 
 from __future__ import annotations
 

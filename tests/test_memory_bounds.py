@@ -1,8 +1,5 @@
-"""Input that tries to exhaust memory meets a bound, and the losses are reported.
-
-Bounds of single parsers are tested with the parsers, the budget of the process in test_inspector_state.py, and those of
-connections here.
-"""
+"""Input that tries to exhaust memory meets a bound, and the losses are reported. Bounds of single parsers are tested
+with the parsers, the budget of the process in test_inspector_state.py, and those of connections here."""
 
 from __future__ import annotations
 

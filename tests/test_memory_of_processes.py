@@ -1,8 +1,5 @@
-"""Memory of a process with the smallest budget on captures made to exhaust it, measured in a child process.
-
-Each capture grows one thing: segments after holes, unfinished frames, open requests, connections, messages that expand,
-fetch sessions, rows. The measure is the child's highest resident memory (VmHWM), which starts anew with it.
-"""
+"""Memory of a process with the smallest budget on captures that each grow one thing to exhaust it, measured in a child
+process: its highest resident memory (VmHWM), which starts anew with it."""
 
 from __future__ import annotations
 
@@ -100,7 +97,6 @@ def open_requests() -> bytes:
 
 
 def connections() -> bytes:
-    """Connections of one byte each."""
     return capture(segment(client, 1, b"\0") for client in range(6_000))
 
 

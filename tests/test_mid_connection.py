@@ -1,7 +1,5 @@
-"""Captures that begin within connections: pairs are right, and messages present are found.
-
-A recorded capture is cut before a packet, and the pairs of the rest are compared with those of the whole.
-"""
+"""Captures that begin within connections: pairs are right, and messages present are found. A recorded capture is cut
+before a packet, and the pairs of the rest are compared with those of the whole."""
 
 from __future__ import annotations
 
@@ -89,7 +87,6 @@ def test_responses_before_the_first_request_are_not_paired_with_it() -> None:
 
 
 def odd(request: bytes, more: bytes = b"\0") -> bytes:
-    """With bytes after the body."""
     return framed(request[4:] + more)
 
 
@@ -194,10 +191,8 @@ def test_with_a_given_port_garbage_is_not_shown(handshake: bool) -> None:
 @pytest.mark.parametrize("garbage", range(1, 10))
 def test_a_request_that_begins_in_a_short_first_segment(garbage: int) -> None:
     """The rest of a frame and the first bytes of a request: too few to look for a request."""
-    talk = Conversation(("10.0.0.5", 51_334), ("10.0.0.9", 9092))
-    request = metadata_request(7, ["orders"])
-    first = b"\xff" * garbage + request[: 13 - garbage]
-    talk.send("client", first)
-    talk.send("client", request[13 - garbage :])
-    talk.send("broker", metadata_response(7, "broker", 9092, ["orders"], 1))
-    assert len(pairs(outputs(talk.packets, exchanges=True))) == 1
+    made, request = Conversation(), metadata_request(7, ["orders"])
+    made.send("client", b"\xff" * garbage + request[: 13 - garbage])
+    made.send("client", request[13 - garbage :])
+    made.send("broker", ANSWER)
+    assert len(pairs(outputs(made.packets, exchanges=True))) == 1

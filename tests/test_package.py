@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import kafkasniff
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 HEAVY = ("numpy", "pyarrow", "duckdb", "rich", "scapy", "orjson", "pyspark", "pandas")
 """What must not be loaded before it is used: each costs more than all of kafkasniff's own start."""
@@ -34,15 +34,9 @@ def run(*arguments):
 
 def loaded_after(code: str) -> set[str]:
     """The modules that `code` loads in a fresh interpreter."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{LIGHT}\n{code}\nprint('loaded:', *sys.modules)"],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", f"{LIGHT}\n{code}\nprint('loaded:', *sys.modules)"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = ran(command, stdin=subprocess.DEVNULL, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.rsplit("loaded:", 1)[1].split())
 

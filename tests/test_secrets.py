@@ -1,8 +1,5 @@
 """By default no output contains a secret in any form; with --show-secrets each one appears, so that the test can fail.
-
-Two outputs are not checked: files of `live --write`, which are packets, and `state/` of an export, which holds the
-bytes of unfinished exchanges (docs/privacy.md).
-"""
+Not checked: files of `live --write` and `state/` of an export (docs/privacy.md)."""
 
 from __future__ import annotations
 
@@ -80,9 +77,7 @@ def unrolled(dump: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [*DECODE, pytest.param(["--format", "json", "--jobs", "2"], marks=pytest.mark.extended)],
-    ids=" ".join,
+    "options", [*DECODE, pytest.param(["--format", "json", "--jobs", "2"], marks=pytest.mark.extended)], ids=" ".join
 )
 def test_decode(path: Path, options: list[str]) -> None:
     result = kafkasniff("decode", *options, path)
@@ -100,14 +95,8 @@ def test_secrets_shown(path: Path) -> None:
 
 def test_other_values_are_still_there(path: Path) -> None:
     out = kafkasniff("decode", "--format", "json", path).out
-    for reported in (
-        b"86400000",
-        b"AbCdEf0123456789",
-        b'"algorithm":"HmacSHA256"',
-        b'"tasks.max":"1"',
-        b'{\\"tasks\\":1}',
-    ):
-        assert reported in out
+    values = (b"86400000", b"AbCdEf0123456789", b'"algorithm":"HmacSHA256"', b'"tasks.max":"1"', b'{\\"tasks\\":1}')
+    assert [value for value in values if value not in out] == []
     assert b"body-withheld" not in out
 
 
@@ -278,7 +267,6 @@ def test_a_misread_body_shows_only_its_numbers() -> None:
     assert damaged[7] == 0
     damaged[7] = 21
     reported = decoded(case, bytes(damaged))
-    assert reported.body is not None
     assert set(reported.body) <= {"error_code", "session_lifetime_ms"}
     assert "body-withheld" in {problem.kind for problem in reported.problems}
     assert b"v=" not in shown(case, bytes(damaged))

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from kafkasniff.cli.main import command_line
-from tests.conftest import ROOT, missing
+from tests.conftest import ROOT, missing, ran
 from tests.tables.exports.exported import manifest, rows
 
 FOLDER = ROOT / "docs" / "systemd"
@@ -43,7 +43,6 @@ def settings(unit: Path) -> dict[str, list[str]]:
 
 
 def environment(unit: Path) -> dict[str, str]:
-    """The variables that a unit sets."""
     return dict(one.split("=", 1) for value in settings(unit).get("Environment", []) for one in shlex.split(value))
 
 
@@ -85,7 +84,6 @@ def test_the_capture_is_a_valid_command() -> None:
     from kafkasniff.cli.options.capture_options import take_writing
 
     writing = take_writing(options, _seconds)
-    assert writing is not None
     assert writing.name.startswith("kafka-")
     assert (writing.rotation.size, writing.rotation.seconds, writing.rotation.files) == (100 << 20, 600.0, 200)
 
@@ -117,7 +115,7 @@ def test_systemd_accepts_the_units(require_tool: Callable[[str], str], tmp_path:
 
     def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
         words = [require_tool("systemd-analyze"), *map(str, arguments)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return ran(words, timeout=PATIENCE)
 
     done = analyze("verify", *copies)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -138,7 +136,7 @@ def run_export(folder: Path) -> subprocess.CompletedProcess[str]:
     shell, flags, script = command(EXPORT)
     program = f"{shlex.quote(sys.executable)} -m kafkasniff"
     words = [shell, flags, script.replace(INSTALLED, program)]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return ran(words, cwd=folder, timeout=PATIENCE)
 
 
 def captures(folder: Path) -> list[Path]:

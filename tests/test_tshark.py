@@ -1,8 +1,5 @@
-"""tshark as a second opinion: the same requests and responses on the same connections of the shipped captures.
-
-tshark 4.0 decodes few bodies of the newest versions, but reads the headers of all. The tests compare what headers
-contain and imply: API, version, correlation id, and which request a response answers.
-"""
+"""tshark as a second opinion on what headers contain and imply: API, version, correlation id, and which request a
+response answers. tshark 4.0 decodes few bodies of the newest versions."""
 
 from __future__ import annotations
 
@@ -22,18 +19,9 @@ from tests.evidence.wire import broker_ports
 pytestmark = [pytest.mark.tshark, pytest.mark.extended]
 
 FIELDS = (
-    "tcp.stream",
-    "ip.src",
-    "ipv6.src",
-    "tcp.srcport",
-    "ip.dst",
-    "ipv6.dst",
-    "tcp.dstport",
-    "kafka.api_key",
-    "kafka.api_version",
-    "kafka.correlation_id",
+    *("tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "ip.dst", "ipv6.dst", "tcp.dstport"),
+    *("kafka.api_key", "kafka.api_version", "kafka.correlation_id"),
 )
-
 
 SEEN = shipped_captures()[::6]
 """Neither the captures nor what tshark says of them changes; ours does, and the golden files show it."""

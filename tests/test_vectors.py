@@ -31,15 +31,11 @@ def layout(vector: Vector) -> Layout:
 
 
 def root(vector: Vector) -> Struct:
-    """Our layout of a vector's body."""
     if vector.kind == "data":
         schema = data_schema(vector.name, vector.version)
     else:
-        assert vector.key is not None
         found = api(vector.key)
-        assert found is not None
         schema = found.request(vector.version) if vector.kind == "request" else found.response(vector.version)
-    assert schema is not None
     return schema.root
 
 
@@ -64,9 +60,7 @@ def test_versions_accepted_by_each_release() -> None:
     for release, apis in reported.items():
         name = find_release(release)
         assert name is not None
-        accepted = {
-            str(key): [versions.low, versions.high, versions.unstable] for key, versions in spoken_by(name).items()
-        }
+        accepted = {str(key): [one.low, one.high, one.unstable] for key, one in spoken_by(name).items()}
         theirs = {key: [entry["lowest"], entry["highest"], entry.get("unstable")] for key, entry in apis.items()}
         if release == "4.0.2":
             # It restored versions of JoinGroup that 4.0.0, the release of the table, had dropped.
@@ -86,7 +80,6 @@ def test_listeners_and_names_of_apis() -> None:
     assert tuple(sorted(names)) == api_keys()
     for number in api_keys():
         found = api(number)
-        assert found is not None
         assert names[number] <= {found.name, *found.former_names}
         assert found.name in names[number]
         assert listeners[number] == set(found.listeners), found.name
@@ -97,12 +90,10 @@ def test_every_layout_has_vectors_or_a_reason() -> None:
     for vector in vectors():
         if vector.key is not None:
             found = api(vector.key)
-            assert found is not None
             assert vector.name in (found.name, *found.former_names)
         if vector.kind in MESSAGES:
-            variants[vector.kind, vector.name if vector.key is None else vector.key, vector.version].append(
-                vector.variant
-            )
+            name = vector.name if vector.key is None else vector.key
+            variants[vector.kind, name, vector.version].append(vector.variant)
     assert all([name for name in names if name != INNER] == VARIANTS for names in variants.values())
     reasons = {(found.key, version) for name, version in without("pair") if (found := api_by_name(name)) is not None}
     assert len(reasons) == len(without("pair"))
@@ -119,8 +110,6 @@ def test_the_older_subscription_info_is_laid_out_like_the_newer_one() -> None:
     assert len(older_ones) == 6
     for name, version in older_ones:
         older, newer = data_schema(name, version), data_schema("SubscriptionInfoData", version)
-        assert older is not None
-        assert newer is not None
         assert older.root == newer.root
 
 

@@ -1,9 +1,5 @@
-"""The vocabulary check: words that this project avoids, in everything that people read.
-
-`tests/vocabulary.toml` lists the words, and the places in which they are right.
-
-`python -m tests.vocabulary` prints each place and fails if there is one.
-"""
+"""`python -m tests.vocabulary`: prints each place with a word that this project avoids in what people read, and fails
+if there is one. `tests/vocabulary.toml` lists the words, and the places in which they are right."""
 
 from __future__ import annotations
 
@@ -46,7 +42,6 @@ Lines = Iterator[tuple[int, str | None]]
 
 
 def python_texts(source: str) -> Lines:
-    """Comments and strings."""
     before = ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         name = tokenize.tok_name[token.type]
@@ -64,14 +59,12 @@ def python_texts(source: str) -> Lines:
 
 
 def zig_texts(source: str) -> Lines:
-    """Comments and strings."""
     for number, line in enumerate(source.split("\n"), 1):
         texts = [match[1] if match[1] is not None else match[2] for match in _ZIG.finditer(line)]
         yield from ((number, text) for text in texts or [None])
 
 
 def comments(source: str) -> Lines:
-    """The comments of a definition."""
     for number, line in enumerate(source.split("\n"), 1):
         yield number, line.partition("#")[2] if "#" in line else None
 
@@ -104,7 +97,6 @@ def paragraphs(path: str, source: str) -> Iterator[list[tuple[int, str]]]:
 
 
 def places(path: str, source: str, words: dict[re.Pattern[str], str]) -> Iterator[Place]:
-    """The avoided words in a file."""
     for paragraph in paragraphs(path, source):
         text, lines = "", []
         for number, line in paragraph:
@@ -139,7 +131,6 @@ def _is_checked(name: str) -> bool:
 
 
 def settings() -> dict[str, Any]:
-    """The word list."""
     return tomllib.loads(LIST.read_text())
 
 

@@ -38,21 +38,15 @@ def batch(packets: Sequence[Packet], orders: Sequence[int] | None = None) -> Pac
     places = list(range(len(packets))) if orders is None else list(orders)
     ends = [(_halves(packet.src), _halves(packet.dst)) for packet in packets]
     lengths = [len(packet.payload) for packet in packets]
+    same = {name: name for name in ("time_ns", "seq", "ack", "flags", "window")}
+    same |= {"src_port": "sport", "dst_port": "dport"}
+    halves = [(at, end, half) for at, end in enumerate(("src", "dst")) for half in ("hi", "lo")]
     rows: dict[str, list[int]] = {
         "order": places,
         "capture": [0] * len(places),
         "number": [place + 1 for place in places],
-        "time_ns": [packet.time_ns for packet in packets],
-        "src_hi": [src[0] for src, _ in ends],
-        "src_lo": [src[1] for src, _ in ends],
-        "dst_hi": [dst[0] for _, dst in ends],
-        "dst_lo": [dst[1] for _, dst in ends],
-        "src_port": [packet.sport for packet in packets],
-        "dst_port": [packet.dport for packet in packets],
-        "seq": [packet.seq for packet in packets],
-        "ack": [packet.ack for packet in packets],
-        "flags": [packet.flags for packet in packets],
-        "window": [packet.window for packet in packets],
+        **{column: [getattr(packet, name) for packet in packets] for column, name in same.items()},
+        **{f"{end}_{half}": [both[at][half == "lo"] for both in ends] for at, end, half in halves},
         "offset": list(itertools.accumulate(lengths, initial=0))[:-1],
         "length": lengths,
         "wire_length": [len(packet.payload) + packet.cut for packet in packets],

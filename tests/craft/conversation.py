@@ -45,19 +45,10 @@ class Conversation:
 
     def _add(self, side: Side, flags: int, payload: bytes = b"", *, seq: int | None = None) -> Packet:
         peer: Side = "broker" if side == "client" else "client"
-        packet = Packet(
-            time_ns=self.time_ns,
-            src=self._ends[side][0],
-            sport=self._ends[side][1],
-            dst=self._ends[peer][0],
-            dport=self._ends[peer][1],
-            seq=self._next[side] if seq is None else seq % SEQUENCE,
-            ack=self._seen[side] if flags & ACK else 0,
-            flags=flags,
-            payload=payload,
-            window=self.window,
-            ident=next(self._idents[side]) & 0xFFFF,
-        )
+        at = self._next[side] if seq is None else seq % SEQUENCE
+        numbers = at, self._seen[side] if flags & ACK else 0, flags
+        ident = next(self._idents[side]) & 0xFFFF
+        packet = Packet(self.time_ns, *self._ends[side], *self._ends[peer], *numbers, payload, self.window, ident)
         if seq is None:
             self._next[side] = packet.end
         self.time_ns += self.step_ns

@@ -40,7 +40,6 @@ def responses_only(packets: Packets, rng: Random) -> list[Packet]:
 
 
 def cut(packets: Packets, rng: Random) -> list[Packet]:
-    """The capture ends somewhere."""
     return list(packets[: rng.randrange(len(packets) // 4, max(1, len(packets)))])
 
 
@@ -121,7 +120,6 @@ def unacknowledged(packets: Packets, rng: Random) -> list[Packet]:
 
 
 def snapped(packets: Packets, rng: Random) -> list[Packet]:
-    """The snap length cut payloads."""
     limit = rng.choice((40, 100, 300))
     return [
         packet.but(payload=packet.payload[:limit], cut=packet.cut + len(packet.payload) - limit)
@@ -132,8 +130,6 @@ def snapped(packets: Packets, rng: Random) -> list[Packet]:
 
 
 def composed(*steps: Callable[[Packets, Random], list[Packet]]) -> Callable[[Packets, Random], list[Packet]]:
-    """One disturbance after the other."""
-
     def together(packets: Packets, rng: Random) -> list[Packet]:
         for step in steps:
             packets = step(packets, rng)

@@ -1,7 +1,5 @@
-"""Disturbances that lose no byte: what the network and the capturing do to packets. The messages stay the same.
-
-Each takes packets in capture order and a seeded `random.Random`, and returns new packets in capture order.
-"""
+"""Disturbances that lose no byte: what the network and the capturing do to packets. The messages stay the same. Each
+takes packets in capture order and a seeded `random.Random`, and returns new packets in capture order."""
 
 from __future__ import annotations
 
@@ -149,7 +147,6 @@ def resegmented(
 
 
 def single_bytes(packets: Packets, rng: Random, budget: int = 6_000) -> list[Packet]:
-    """Segments of one byte."""
     return resegmented(packets, rng, (1,), budget)
 
 
@@ -167,12 +164,8 @@ def merged(packets: Packets, rng: Random) -> list[Packet]:
             last.pop((dst, dport, src, sport), None)
             at = last.get(packet.stream)
             previous = None if at is None else result[at]
-            if (
-                at is not None
-                and previous is not None
-                and previous.end == packet.seq
-                and len(previous.payload) + len(packet.payload) <= MAX_MERGED
-            ):
+            follows = previous is not None and previous.end == packet.seq
+            if follows and len(previous.payload) + len(packet.payload) <= MAX_MERGED:
                 result[at] = None
                 packet = packet.but(seq=previous.seq, payload=previous.payload + packet.payload)  # noqa: PLW2901
             last[packet.stream] = len(result)
@@ -229,17 +222,8 @@ def kept_alive(packets: Packets, rng: Random, share: float = 0.2) -> list[Packet
         peer_stream = (dst, dport, src, sport)
         known = following.get(packet.stream) == packet.seq and peer_stream in following and packet.flags & ACK
         if known and not packet.flags & BARRIER and rng.random() < share:
-            answer = Packet(
-                packet.time_ns,
-                dst,
-                dport,
-                src,
-                sport,
-                following[peer_stream],
-                packet.seq,
-                ACK,
-                ident=rng.randrange(65536),
-            )
+            numbers = following[peer_stream], packet.seq, ACK
+            answer = Packet(packet.time_ns, *peer_stream, *numbers, ident=rng.randrange(65536))
             probe = packet.but(flags=ACK, payload=b"", ident=new_ident(packet, rng))
             kind = rng.choice(["bare", "garbage", "window"])
             if kind == "window" and packet.payload:

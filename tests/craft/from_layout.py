@@ -13,7 +13,6 @@ from tests.craft.kafka_bytes import request, response
 
 
 def encoded(struct: Struct, values: Mapping[str, Any]) -> bytes:
-    """A body."""
     assert values.keys() <= {field.name for field in (*struct.fields, *struct.tagged)}
     return encode(struct, values)
 
@@ -21,7 +20,6 @@ def encoded(struct: Struct, values: Mapping[str, Any]) -> bytes:
 def request_bytes(api_key: int, version: int, correlation_id: int, /, **values: Any) -> bytes:
     """A request with its length prefix."""
     api = dissectors.api(api_key)
-    assert api is not None
     body = encoded(api.request(version).root, values)
     return request(api_key, version, correlation_id, body, flexible=api.request_header(version) > 1)
 
@@ -29,7 +27,6 @@ def request_bytes(api_key: int, version: int, correlation_id: int, /, **values: 
 def response_bytes(api_key: int, version: int, correlation_id: int, /, **values: Any) -> bytes:
     """A response with its length prefix."""
     api = dissectors.api(api_key)
-    assert api is not None
     body = encoded(api.response(version).root, values)
     return response(correlation_id, body, flexible=api.response_header(version) > 0)
 
@@ -37,5 +34,4 @@ def response_bytes(api_key: int, version: int, correlation_id: int, /, **values:
 def data_bytes(name: str, version: int, /, **values: Any) -> bytes:
     """The fields of a `data` block."""
     schema = data_schema(name, version)
-    assert schema is not None
     return encoded(schema.root, values)

@@ -34,7 +34,6 @@ def forged_ends(packets: Sequence[Packet], rng: Random, share: float = 0.2) -> l
 
 
 def out_of_window(packets: Sequence[Packet], rng: Random, share: float = 0.2) -> list[Packet]:
-    """Data far outside the window."""
     return _inserted(packets, rng, share, payload=b"\x00\x00\x00\x20" + b"stray data of some old connection"[:32])
 
 

@@ -1,8 +1,5 @@
-"""The bytes of a few Kafka messages, written field by field from the protocol's tables.
-
-Requests and responses are whole frames: the int32 length and the message. Nothing of kafkasniff is used, so that its
-decoder is not tested against itself.
-"""
+"""The bytes of a few Kafka messages, written field by field from the protocol's tables, as whole frames. Nothing of
+kafkasniff is used, so that its decoder is not tested against itself."""
 
 from __future__ import annotations
 
@@ -18,20 +15,7 @@ METADATA = 3
 PRODUCE = 0
 
 
-def int8(value: int) -> bytes:
-    return struct.pack(">b", value)
-
-
-def int16(value: int) -> bytes:
-    return struct.pack(">h", value)
-
-
-def int32(value: int) -> bytes:
-    return struct.pack(">i", value)
-
-
-def int64(value: int) -> bytes:
-    return struct.pack(">q", value)
+int8, int16, int32, int64 = (struct.Struct(f">{form}").pack for form in "bhiq")
 
 
 def string(value: str | None) -> bytes:
@@ -139,8 +123,6 @@ def record(
     headers: Sequence[tuple[str, bytes]] = (),
     timestamp_delta: int = 0,
 ) -> bytes:
-    """A record of magic 2."""
-
     def sized(data: bytes | None) -> bytes:
         return varint(-1) if data is None else varint(len(data)) + data
 

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import orjson
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Exchange, Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
@@ -38,7 +38,6 @@ class Outcome:
 
     @property
     def problems(self) -> list[Line]:
-        """Problems of streams and captures."""
         return [line for line in self.lines if line["type"] == "problem"]
 
     def messages(self, *, drop: Iterable[str] = ()) -> dict[Side, list[Line]]:
@@ -77,7 +76,8 @@ def _run(
     """`exchanges`: run enriched, and put there what exchanges are given."""
     inspector = Inspector(**options)
     enricher = None if exchanges is None else Enricher(summary=inspector.summary)
-    for events in itertools.chain(map(inspector.feed, batches), _closed(inspector)):
+    for one in itertools.chain(batches, [None]):
+        events = inspector.close() if one is None else inspector.feed(one)
         if enricher is not None:
             enricher.feed(events)
         for event in events:
@@ -92,10 +92,6 @@ def _run(
     return inspector.summary
 
 
-def _closed(inspector: Inspector) -> Iterator[list[Message | SaslToken | Exchange | Problem]]:
-    yield inspector.close()
-
-
 def output(batches: Iterable[PacketBatch], *, enriched: bool = False, **options: Any) -> Output:
     """The JSON lines and the text of `batches`, bodies and records included."""
     json_stream, text_stream = io.BytesIO(), io.BytesIO()
@@ -106,18 +102,15 @@ def output(batches: Iterable[PacketBatch], *, enriched: bool = False, **options:
 
 
 def outcome(batches: Iterable[PacketBatch], **options: Any) -> Outcome:
-    """The JSON lines of `batches`, parsed."""
     stream = io.BytesIO()
     summary = _run(batches, [JsonSink(stream)], options)
     return Outcome([orjson.loads(line) for line in stream.getvalue().splitlines()], summary)
 
 
 def packets_outcome(packets: Sequence[Packet], **options: Any) -> Outcome:
-    """What kafkasniff makes of packets, without a file in between."""
     return outcome([batch(packets)], **options)
 
 
 def files_outcome(paths: Iterable[Path], **options: Any) -> Outcome:
-    """What kafkasniff makes of capture files."""
     with open_captures([str(path) for path in paths]) as source:
         return outcome(source, **options)

@@ -24,8 +24,6 @@ Stream = tuple[str, int, str, int]
 
 
 class Packet(NamedTuple):
-    """One TCP segment as a capture holds it."""
-
     time_ns: int
     src: str
     sport: int
@@ -85,7 +83,6 @@ def checksum(data: bytes) -> int:
 
 @functools.cache
 def packed(address: str) -> bytes:
-    """An address as 4 or 16 bytes."""
     return ipaddress.ip_address(address).packed
 
 

@@ -17,8 +17,6 @@ Span = tuple[int, int]
 
 
 class Pair(NamedTuple):
-    """One exchange."""
-
     client: str
     broker: str
     request: Span | None
@@ -74,17 +72,10 @@ def pairing_of_batches(batches: Iterable[PacketBatch]) -> Pairing:
 
 def _pair(exchange: Exchange) -> Pair:
     messages = [message for message in (exchange.request, exchange.response) if message is not None]
-    return Pair(
-        str(messages[0].client),
-        str(messages[0].broker),
-        _span(exchange.request),
-        _span(exchange.response),
-        messages[0].correlation_id,
-        exchange.status,
-        exchange.latency_ns,
-        exchange.duration_ns,
-        not any(message.problems for message in messages),
-    )
+    first, clean = messages[0], not any(message.problems for message in messages)
+    spans = _span(exchange.request), _span(exchange.response)
+    times = exchange.latency_ns, exchange.duration_ns
+    return Pair(str(first.client), str(first.broker), *spans, first.correlation_id, exchange.status, *times, clean)
 
 
 def _span(message: Message | None) -> Span | None:

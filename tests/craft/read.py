@@ -1,7 +1,5 @@
-"""Capture files into packets: just enough of pcap and pcapng for the captures that the tests disturb.
-
-Anything that is not understood raises ValueError: a capture that was read in half would weaken every test that uses it.
-"""
+"""Capture files into packets: just enough of pcap and pcapng for the captures that the tests disturb. Anything that is
+not understood raises ValueError: a capture that was read in half would weaken every test that uses it."""
 
 from __future__ import annotations
 
@@ -130,14 +128,12 @@ def tcp_packet(time_ns: int, link: int, data: bytes, wire: int) -> Packet | None
 
 
 def read_packets(path: Path) -> list[Packet]:
-    """The TCP packets of a capture, in its order."""
     found = (tcp_packet(*raw) for raw in raw_packets(file_bytes(path)))
     return [packet for packet in found if packet is not None]
 
 
 @functools.cache
 def shipped_packets(name: str) -> list[Packet]:
-    """The TCP packets of one of the shipped captures."""
     return read_packets(CAPTURES / name)
 
 

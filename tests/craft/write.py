@@ -37,22 +37,6 @@ def macs(packet: Packet) -> bytes:
     return CLIENT_MAC + BROKER_MAC if packet.sport < packet.dport else BROKER_MAC + CLIENT_MAC
 
 
-def _vlan(packet: Packet) -> bytes:
-    return macs(packet) + bytes.fromhex("8100 0064") + ether_type(packet)
-
-
-def _qinq(packet: Packet) -> bytes:
-    return macs(packet) + bytes.fromhex("88a8 0007 8100 0064") + ether_type(packet)
-
-
-def _sll(packet: Packet) -> bytes:
-    return struct.pack(">HHH8s", 0, 1, 6, CLIENT_MAC) + ether_type(packet)
-
-
-def _sll2(packet: Packet) -> bytes:
-    return ether_type(packet) + struct.pack(">HIHBB8s", 0, 2, 1, 0, 6, CLIENT_MAC)
-
-
 def _null(order: str) -> Callable[[Packet], bytes]:
     # AF_INET is 2 everywhere; AF_INET6 is 30 on macOS, where such captures come from.
     return lambda packet: struct.pack(f"{order}I", 30 if packet.is_ipv6 else 2)
@@ -61,10 +45,10 @@ def _null(order: str) -> Callable[[Packet], bytes]:
 LINKS: Final = {
     "ethernet": Link(1, lambda packet: macs(packet) + ether_type(packet)),
     "ethernet-padded": Link(1, lambda packet: macs(packet) + ether_type(packet), trailer=b"\xa5" * 10),
-    "vlan": Link(1, _vlan),
-    "qinq": Link(1, _qinq),
-    "sll": Link(113, _sll),
-    "sll2": Link(276, _sll2),
+    "vlan": Link(1, lambda packet: macs(packet) + bytes.fromhex("8100 0064") + ether_type(packet)),
+    "qinq": Link(1, lambda packet: macs(packet) + bytes.fromhex("88a8 0007 8100 0064") + ether_type(packet)),
+    "sll": Link(113, lambda packet: struct.pack(">HHH8s", 0, 1, 6, CLIENT_MAC) + ether_type(packet)),
+    "sll2": Link(276, lambda packet: ether_type(packet) + struct.pack(">HIHBB8s", 0, 2, 1, 0, 6, CLIENT_MAC)),
     "null": Link(0, _null("<")),
     "null-big-endian": Link(0, _null(">")),
     "loop": Link(108, _null(">")),
@@ -73,7 +57,6 @@ LINKS: Final = {
 
 
 def link_bytes(packet: Packet, link: Link) -> tuple[bytes, int]:
-    """The captured bytes, and the length on the wire."""
     data = link.header(packet) + ip_bytes(packet) + (b"" if packet.cut else link.trailer)
     return data, len(data) + packet.cut
 

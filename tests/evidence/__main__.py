@@ -1,8 +1,5 @@
-"""``python -m tests.evidence [NAME…]``: ask Kafka's classes about captures, and list in ``proven.txt`` what they prove.
-
-Without names those captures are asked about that were recorded since, or that classes of another release read. Needs
-Java 17 and Maven. The golden files come first: ``python -m tests.golden``.
-"""
+"""``python -m tests.evidence [NAME…]``: ask Kafka's classes (Java 17, Maven) about captures, those without current
+evidence by default, and list in ``proven.txt`` what they prove. After ``python -m tests.golden``."""
 
 from __future__ import annotations
 

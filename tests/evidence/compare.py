@@ -1,18 +1,5 @@
-"""A golden line held against what Kafka's own classes and a plain walk of the capture say of the same message.
-
-Rules, not exceptions. Kafka's JSON differs from ours in form alone:
-
-- a field has Kafka's name in camelCase; ours is the same in snake_case (`snake`). Both sides hold the same fields:
-  each that the version has, and of the tagged ones those that are not at their defaults, which no client here has sent;
-- `bytes` are base64 there; here a string where they are UTF-8, else `{"base64"}`; a secret is its length;
-- an interpretation of a value is in `_<field>` here and absent there: each such form has tests of its own;
-- a message of a legacy set has its own fields alone here, where Kafka's interface of a batch answers with stand-ins.
-
-- a version newer than the definitions is not read here at all: the line has the bytes, and a problem says so.
-
-What Kafka could not read to its end (a snap length cut it) is held against the trace of its reader: our values are the
-first of those that it took from the bytes, in that order.
-"""
+"""A golden line held against what Kafka's own classes and a plain walk say of the same message, by rules of form alone:
+names, bytes, `_field` interprets, legacy sets. A cut message is held against the reader's trace."""
 
 from __future__ import annotations
 
@@ -247,7 +234,6 @@ def _place(line: Line, frame: Frame) -> Iterator[str]:
         "last_packet": frame.last_packet,
     }
     if frame.kind == "response":
-        assert frame.pair is not None
         expected["latency_ms"] = (frame.first_ns - frame.pair.time_ns) / 1e6
         expected["duration_ms"] = (frame.time_ns - frame.pair.first_ns) / 1e6
     for name, value in expected.items():

@@ -37,13 +37,10 @@ def has(one: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value of type bytes of a line."""
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
 
 
 class Decoded:
-    """The lines of a capture, to be asked."""
-
     def __init__(self, lines: tuple[Line, ...], open_lines: tuple[Line, ...]) -> None:
         self.lines = lines
         self.open_lines = open_lines

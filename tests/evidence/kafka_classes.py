@@ -1,8 +1,5 @@
-"""What Kafka's own classes read from the frames of the captures: made with Java, kept compressed, read without.
-
-`kafka-classes/KafkaClasses.java` does the reading. The release that the definitions are of is asked first; then the
-last one that has what KIP-896 removed; then the newest, for versions that are newer than the definitions.
-"""
+"""What Kafka's own classes (`kafka-classes/KafkaClasses.java`) read from the frames of the captures: made with Java,
+kept compressed, read without."""
 
 from __future__ import annotations
 
@@ -29,12 +26,10 @@ TIMEOUT_S = 300
 
 
 def evidence_file(capture: Path) -> Path:
-    """Where the evidence of a capture is kept."""
     return FOLDER / "kafka-classes" / f"{capture.name}.kafka.jsonl.gz"
 
 
 def digest(capture: Path) -> str:
-    """SHA-256 of a capture, in hexadecimal."""
     return hashlib.sha256(capture.read_bytes()).hexdigest()
 
 

@@ -22,7 +22,6 @@ class Match(NamedTuple):
 
 @functools.cache
 def golden_lines(capture: Path) -> tuple[Line, ...]:
-    """All lines of a capture's golden file."""
     return tuple(json.loads(line) for line in golden_file(capture).read_bytes().splitlines())
 
 
@@ -56,5 +55,4 @@ def match(capture: Path, lines: tuple[Line, ...]) -> tuple[list[Match], list[Lin
 
 
 def tokens(capture: Path) -> list[Frame]:
-    """The raw SASL tokens of a capture."""
     return [frame for frame in frames(capture) if frame.kind == "sasl"]

@@ -1,9 +1,5 @@
-"""`dissectors/proven.txt`: the pairs of API and version whose decoding the shipped captures prove, and the batches.
-
-A pair is proven where a capture has a whole request and its whole response, of a client and a broker that are not ours,
-and both golden lines say what Kafka's own classes read from the same bytes. Batches of a magic are proven where such a
-message has them, with records.
-"""
+"""`dissectors/proven.txt`: the pairs of API and version, and the batches, whose decoding the shipped captures prove:
+both golden lines of an exchange say what Kafka's own classes read from the same bytes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""What the clients report in the sidecars, compared with the golden lines.
-
-`CHECKS` has a function for each kind of report that follows from several messages, or from the content of records; it
-is True if the lines contain what the client reports. Other reports repeat a response of the broker, which Kafka's
-classes read for `test_evidence.py`. Requests and responses that a client's own log names are compared as a whole.
-"""
+"""What the clients report in the sidecars, compared with the golden lines: of each kind of report that follows from
+several messages, or from the content of records. Kafka's classes read the others (`test_evidence.py`)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
-"""The frames of a shipped capture, by a plain walk that shares nothing with kafkasniff.
-
-Good for captures of loopback alone, from their first SYN on. Every byte of a stream has the number of the packet that
-brought it first, so the place and the time of each message follow from the definitions of the contract alone:
-
-- a message completes at the packet that makes its stream contiguous up to its end;
-- its first and last packet are the lowest and highest that brought one of its bytes;
-- of a message that a snap length cut, all this is said of what the capture has in one piece from its beginning on;
-- the first response that has a request's correlation id, with none before it left over but for acks=0, answers it.
-"""
+"""The frames of a shipped capture, by a plain walk that shares nothing with kafkasniff. Good for captures of loopback
+alone, from their first SYN on: every byte has the number of the packet that brought it first."""
 
 from __future__ import annotations
 
@@ -146,18 +138,9 @@ def _frames(stream: _Stream, kind: Literal["request", "response"], of: _Connecti
         held = next((at for at, one in enumerate(stream.owner[position + 4 : end]) if one < 0), size)
         brought = stream.owner[position : position + 4 + held]
         contiguous = max(contiguous, *brought)
-        yield Frame(
-            kind,
-            of.ordinal,
-            of.client,
-            of.broker,
-            size,
-            bytes(stream.data[position + 4 : position + 4 + held]),
-            where[contiguous][1],
-            where[stream.owner[position]][1],
-            where[min(brought)][0],
-            where[max(brought)][0],
-        )
+        data = bytes(stream.data[position + 4 : position + 4 + held])
+        places = where[contiguous][1], where[stream.owner[position]][1], where[min(brought)][0], where[max(brought)][0]
+        yield Frame(kind, of.ordinal, of.client, of.broker, size, data, *places)
         position = end
 
 
@@ -241,11 +224,7 @@ def walk(capture: Path) -> Walk:
     rests: dict[tuple[int, str], int] = {}
     for connection in _connections(packets, broker_ports(capture)):
         sides: dict[Literal["request", "response"], list[Frame]] = {"request": [], "response": []}
-        streams: tuple[tuple[Literal["request", "response"], _Stream | None], ...] = (
-            ("request", connection.sent),
-            ("response", connection.received),
-        )
-        for kind, stream in streams:
+        for kind, stream in zip(sides, (connection.sent, connection.received), strict=True):
             if stream is not None:
                 sides[kind] += _frames(stream, kind, connection, where)
                 rest = len(stream.data) - sum(4 + frame.size for frame in sides[kind])
@@ -257,5 +236,4 @@ def walk(capture: Path) -> Walk:
 
 
 def frames(capture: Path) -> tuple[Frame, ...]:
-    """The frames alone."""
     return walk(capture).frames

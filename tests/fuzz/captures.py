@@ -1,9 +1,5 @@
-"""Capture files: pcap, pcapng and their compressions, as files, pipes and splits.
-
-The first byte of an input selects how its content is wrapped, the second the size of the pieces in which it is read;
-the rest is the file. Packets and problems must not depend on the pieces, and splits read separately must equal the
-whole.
-"""
+"""Capture files as files, pipes and splits: packets and problems must not depend on the pieces. The first byte of an
+input says how the content is wrapped, the second the size of the pieces; then comes the file."""
 
 from __future__ import annotations
 
@@ -35,19 +31,8 @@ DEAR = 2
 MEGABYTES = 400
 """zstd's window may have 128 MB, and it may produce 32 MB from one piece of input (capture/formats/converters.py)."""
 WORDS = (
-    b"\xd4\xc3\xb2\xa1",
-    b"\xa1\xb2\xc3\xd4",
-    b"\x4d\x3c\xb2\xa1",
-    b"\x34\xcd\xb2\xa1",
-    b"\x0a\x0d\x0d\x0a",
-    b"\x4d\x3c\x2b\x1a",
-    b"\x1a\x2b\x3c\x4d",
-    b"\x1f\x8b\x08",
-    b"\x28\xb5\x2f\xfd",
-    b"\x04\x22\x4d\x18",
-    b"\x50\x2a\x4d\x18",
-    b"\xfd7zXZ\0",
-    b"BZh9",
+    *map(bytes.fromhex, ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "34cdb2a1", "0a0d0d0a", "4d3c2b1a", "1a2b3c4d")),
+    *map(bytes.fromhex, ("1f8b08", "28b52ffd", "04224d18", "502a4d18", "fd377a585a00", "425a6839")),
     *(struct.pack("<I", kind) for kind in (1, 2, 3, 4, 5, 6, 10)),
 )
 
@@ -161,29 +146,17 @@ def one_input(data: bytes) -> None:
 
 def _every_block(order: str) -> bytes:
     """A pcapng file with each kind of block and all relevant options."""
-    options = (
-        pcapng.option(2, b"eth0", order),
-        pcapng.option(9, b"\x09", order),
-        pcapng.option(13, b"\x04", order),
-        pcapng.option(14, bytes(8), order),
-    )
+    options = [pcapng.option(*one, order) for one in ((2, b"eth0"), (9, b"\x09"), (13, b"\x04"), (14, bytes(8)))]
     name = struct.pack(order + "HH", 1, 13) + pcapng.padded(b"\x0a\0\0\1" + b"broker.x\0") + bytes(4)
     secrets = struct.pack(order + "II", 0x544C534B, 9) + b"RSA 00 00" + bytes(3)
     drops = struct.pack(order + "IQ", 0, 1) + pcapng.option(5, struct.pack(order + "Q", 7), order) + bytes(4)
     data = frames(2)
     blocks = (
-        pcapng.section(order),
-        pcapng.interface(1, b"".join(options), order),
+        *(pcapng.section(order), pcapng.interface(1, b"".join(options), order)),
         pcapng.interface(1, pcapng.option(9, b"\x8a", order), order, snaplen=60),
-        pcapng.enhanced(data[0], 5, order=order),
-        pcapng.block(4, name, order),
-        pcapng.block(10, secrets, order),
-        pcapng.simple(data[1], order),
-        pcapng.block(5, drops, order),
-        pcapng.obsolete(data[0], 9, 1, order, drops=3),
-        pcapng.block(0x0BAD, b"none of ours", order),
-        pcapng.section(order),
-        pcapng.interface(101, b"", order),
+        *(pcapng.enhanced(data[0], 5, order=order), pcapng.block(4, name, order), pcapng.block(10, secrets, order)),
+        *(pcapng.simple(data[1], order), pcapng.block(5, drops, order), pcapng.obsolete(data[0], 9, 1, order, drops=3)),
+        *(pcapng.block(0x0BAD, b"none of ours", order), pcapng.section(order), pcapng.interface(101, b"", order)),
         pcapng.enhanced(data[1][14:], 6, order=order),
     )
     return b"".join(blocks)

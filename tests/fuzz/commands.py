@@ -1,9 +1,5 @@
-"""Whole commands: captures with odd values, and changed captures, through each analysis, with and without the kernel.
-
-The first byte of an input selects the command, the second changes among the packets (lost, repeated, out of order),
-the rest is the capture. A command must end with a documented exit code,
-say the same with the native kernel and by Python, and read the tables of an export with the findings of the capture.
-"""
+"""Whole commands, with and without the kernel: documented exit codes and the same output. The first byte of an input
+selects the command, the second changes among the packets; then comes the capture."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ DEAR = 50
 WORDS = (b"\xff\xfe", b"\0\0\0\x01", b"\xff\xff\xff\xff", b"orders", b"\x7f\xff\xff\xff")
 
 COMMANDS: Final = (
-    ("check", "--format", "json"),
-    ("stats", "--format", "json"),
-    ("timing", "--format", "json"),
-    ("security", "--format", "json"),
+    *((name, "--format", "json") for name in ("check", "stats", "timing", "security")),
     ("audit", "--target", "4.0", "--format", "json"),
     ("decode", "--format", "json", "-q", "--jobs", "1"),
     ("decode", "--format", "text", "-q", "--jobs", "1"),

@@ -75,5 +75,4 @@ class Room:
             raise OSError(ctypes.get_errno(), "mprotect")
 
     def last(self, size: int) -> bytes:
-        """The last `size` bytes."""
         return ctypes.string_at(self.address + self.size - size, size)

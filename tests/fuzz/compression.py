@@ -1,8 +1,5 @@
-"""Codecs of records and their bounds: gzip, raw and xerial snappy, lz4 with and without old header checksums, zstd.
-
-The first byte of an input selects codec and magic, the second the bound; the compressed value follows. If the highest
-bit of the first byte is set, the remaining bytes are compressed first, and must decompress to themselves.
-"""
+"""Codecs of records and their bounds. The first byte of an input has codec, magic and whether the rest is compressed
+first (the highest bit: it must decompress to itself), the second the bound; then comes the value."""
 
 from __future__ import annotations
 
@@ -16,16 +13,9 @@ MAX_LENGTH = 4000
 MEGABYTES = 256
 """zstd's window may have 128 MB (compression.MAX_ZSTD_WINDOW)."""
 WORDS = (
-    b"\x1f\x8b\x08\x00",
-    b"\x1f\x8b\x08\x1f",
+    *map(bytes.fromhex, ("1f8b0800", "1f8b081f", "04224d18604082", "04224d186440a7", "00000000", "28b52ffd")),
+    *map(bytes.fromhex, ("502a4d18", "ffffffff0f", "ffffff07")),
     XERIAL_HEADER,
-    b"\x04\x22\x4d\x18\x60\x40\x82",
-    b"\x04\x22\x4d\x18\x64\x40\xa7",
-    b"\x00\x00\x00\x00",
-    b"\x28\xb5\x2f\xfd",
-    b"\x50\x2a\x4d\x18",
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\x07",
 )
 
 BACK: Final = 128

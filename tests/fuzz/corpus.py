@@ -25,7 +25,6 @@ class Said(NamedTuple):
 
 @functools.cache
 def capture_files() -> tuple[Path, ...]:
-    """All captures, in order of their names."""
     found = sorted(path for path in CAPTURES.iterdir() if path.suffix in (".pcap", ".pcapng"))
     assert found
     return tuple(found)

@@ -1,9 +1,5 @@
-"""The grammar of `dissectors/`: text to definitions, layouts, programs.
-
-The first byte of an input selects the text of an API or of data blocks; the text follows. Text that does not parse
-raises DefinitionError and nothing else. If it parses, every version makes a program, with which the kernel agrees with
-the walker on a few bytes.
-"""
+"""The grammar of `dissectors/`: text that does not parse raises DefinitionError alone; any other makes programs that
+agree with the walker. The first byte of an input says whether it is an API or data blocks."""
 
 from __future__ import annotations
 
@@ -50,9 +46,6 @@ def one_input(data: bytes) -> None:
             messages += [definition.message for definition in parse_data(_PATH, text)]
     except DefinitionError as error:
         reported = str(error)
-    else:
-        reported = ""
-    if reported:
         assert reported.startswith("made.txt:")
         assert "\n" not in reported
         return

@@ -1,8 +1,5 @@
-"""Structures inside bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect's configurations, voters.
-
-The first byte of an input selects the reader, the second its variant; then the bytes follow. Nothing is raised, and
-every result can be written as JSON.
-"""
+"""Structures inside bytes: groups, coordinators' and KRaft's records, OTLP, SASL, Connect, voters. An input: reader,
+variant, bytes. Nothing is raised, and every result can be written as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from kafkasniff.kafka.embedded import internal_topics
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_metadata, interpret_topic, read_framed
@@ -22,7 +18,7 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, GroupP
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redacted_content
 from kafkasniff.sinks.jsonl import body_json
-from tests.fuzz.corpus import Said, conversations, spread, vectors_of
+from tests.fuzz.corpus import conversations, spread, vectors_of
 from tests.fuzz.intake import Intake
 from tests.fuzz.messages import check_schema
 from tests.kafka.embedded.test_telemetry import everything
@@ -31,39 +27,23 @@ MAX_LENGTH = 3000
 MEGABYTES = 512
 """4 MB of metrics may take 40 times as much while they are parsed (embedded/telemetry.py)."""
 WORDS = (
-    b"n,,n=user,r=abc",
-    b"r=abc,s=YWJj,i=4096",
-    b"c=biws,r=abc,p=YWJj",
-    b"e=other-error",
-    b"n,a=user,\x01auth=Bearer abc\x01\x01",
-    b'{"status":"invalid_token"}',
-    b"\\ud800",
-    b"\x60\x40\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01\x00",
-    b'{"properties":{"password":"secret"}}',
-    b"[[[[[[[[",
-    b'"properties"',
-    b"\x0a\x02\x12\x00",
-    b"\x01\x00\x00",
-    b"\x00\x03",
+    *(b"n,,n=user,r=abc", b"r=abc,s=YWJj,i=4096", b"c=biws,r=abc,p=YWJj", b"e=other-error"),
+    *(b"n,a=user,\x01auth=Bearer abc\x01\x01", b'{"status":"invalid_token"}', b"\\ud800"),
+    bytes.fromhex("604006092a864886f71201020201 00"),
+    *(b'{"properties":{"password":"secret"}}', b"[[[[[[[[", b'"properties"'),
+    *(b"\x0a\x02\x12\x00", b"\x01\x00\x00", b"\x00\x03"),
 )
 
 _MECHANISMS: Final = (None, "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "OTHER")
 _PROTOCOLS: Final = (
     None,
-    GroupProtocol("consumer", None),
-    GroupProtocol("consumer", "sticky"),
-    GroupProtocol("consumer", "cooperative-sticky"),
-    GroupProtocol("consumer", "stream"),
-    GroupProtocol("connect", "sessioned"),
-    GroupProtocol("other", "x"),
+    *(GroupProtocol("consumer", name) for name in (None, "sticky", "cooperative-sticky", "stream")),
+    *(GroupProtocol("connect", "sessioned"), GroupProtocol("other", "x")),
 )
 _TOPICS: Final = tuple(sorted(INTERNAL_TOPICS))
 _BLOCKS: Final = tuple(sorted(data_definitions()))
 MOST: Final = 4 << 20
-_OPTIONS: Final = (
-    DecodeOptions(max_decompressed=MOST),
-    DecodeOptions(max_decompressed=MOST, show_secrets=True),
-)
+_OPTIONS: Final = (DecodeOptions(max_decompressed=MOST), DecodeOptions(max_decompressed=MOST, show_secrets=True))
 
 
 def _writable(reported: Any) -> None:
@@ -148,21 +128,11 @@ def _block(way: int, intake: Intake) -> None:
     definition = data_definitions()[_BLOCKS[(way << 8 | intake.number()) % len(_BLOCKS)]]
     versions = definition.message.versions
     schema = data_schema(definition.message.name, versions.low + intake.number() % (versions.high - versions.low + 1))
-    assert schema is not None
     check_schema(schema, intake.rest())
 
 
 _READERS: Final[tuple[Callable[[int, Intake], None], ...]] = (
-    _sasl,
-    _group,
-    _topic,
-    _metadata,
-    _framed,
-    _control,
-    _metrics,
-    _connect,
-    _envelope,
-    _block,
+    *(_sasl, _group, _topic, _metadata, _framed, _control, _metrics, _connect, _envelope, _block),
 )
 
 
@@ -210,19 +180,12 @@ def _of_vectors() -> list[bytes]:
 
 
 def _of_captures() -> list[bytes]:
-    """Tokens and envelopes from the captures."""
-    found = []
-    said: list[Said] = [one for talk in conversations() for one in talk]
-    for one in said:
-        if one.data[4:6] == b"\x00\x3a":
-            found.append(_seed(_envelope, 0, _sized(one.data[4:])))
-    return found[:20]
+    said = [one.data[4:] for talk in conversations() for one in talk if one.data[4:6] == b"\x00\x3a"]
+    return [_seed(_envelope, 0, _sized(data)) for data in said[:20]]
 
 
 def seeds() -> list[bytes]:
-    metrics = everything()
-    assert isinstance(metrics, MetricsData)
-    found = [_seed(_metrics, way, metrics.SerializeToString()) for way in (0, 8)]
+    found = [_seed(_metrics, way, everything().SerializeToString()) for way in (0, 8)]
     tokens = (b"\0user\0secret", *WORDS[:8], b'{"status":"invalid_token","scope":"a"}')
     found += [_seed(_sasl, way, token) for token in tokens for way in (0, 1, 2, 4, 5, 6, 7, 8, 9)]
     configs = (b'{"properties":{"connector.class":"x","password":"secret","n":1}}', b'{"key":"abc","algorithm":"x"}')

@@ -1,8 +1,5 @@
-"""Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`.
-
-The inputs of a run are in a folder: `seeds/` (made again by each run), `corpus/` (inputs that added coverage, kept
-between runs), and `crash-…` for each input that broke a promise.
-"""
+"""Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`. Its folder has
+`seeds/` of this run, `corpus/` of all runs, and `crash-…` for each input that broke a promise."""
 
 from __future__ import annotations
 
@@ -31,8 +28,6 @@ ADDRESS_SPACE: Final = 6 << 30
 
 
 class Run(NamedTuple):
-    """The options of a run."""
-
     name: str
     executions: int
     """Inputs; 0: as many as the time allows."""
@@ -45,7 +40,6 @@ class Run(NamedTuple):
 
 
 def has_atheris() -> bool:
-    """Whether runs are guided by coverage."""
     return importlib.util.find_spec("atheris") is not None
 
 
@@ -80,7 +74,6 @@ def _seeded(found: Family, folder: Path) -> list[bytes]:
 
 
 def _keep(folder: Path, data: bytes) -> NoReturn:
-    """Save an input that broke a promise, and exit."""
     traceback.print_exc()
     path = folder / f"crash-{hashlib.sha1(data).hexdigest()}"
     path.write_bytes(data)
@@ -101,21 +94,13 @@ def _guided(what: Run) -> NoReturn:
     words = what.folder / "words"
     words.write_text("".join(f'"{_quoted(word)}"\n' for word in found.WORDS))
     arguments = [
-        sys.argv[0],
-        f"-runs={what.executions or -1}",
-        f"-max_total_time={what.seconds}",
+        *(sys.argv[0], f"-runs={what.executions or -1}", f"-max_total_time={what.seconds}"),
         # libFuzzer accepts 32 bits, and takes 0 for the time of day.
         f"-seed={1 + what.seed % (1 << 31)}",
-        f"-max_len={found.MAX_LENGTH}",
-        f"-dict={words}",
-        f"-artifact_prefix={what.folder}/",
+        *(f"-max_len={found.MAX_LENGTH}", f"-dict={words}", f"-artifact_prefix={what.folder}/"),
         # Watched by us, more exactly and by CPU time.
-        "-timeout=600",
-        "-rss_limit_mb=0",
-        "-print_final_stats=1",
-        "-verbosity=1",
-        str(what.folder / "corpus"),
-        str(what.folder / "seeds"),
+        *("-timeout=600", "-rss_limit_mb=0", "-print_final_stats=1", "-verbosity=1"),
+        *(str(what.folder / "corpus"), str(what.folder / "seeds")),
     ]
     atheris.Setup(arguments, watched(found.one_input, found.MEGABYTES))
     atheris.Fuzz()

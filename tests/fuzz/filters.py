@@ -1,9 +1,5 @@
-"""The language of `--filter`: expressions to trees to answers.
-
-Invalid text raises UsageError and nothing else. A tree survives being sent to another process, and answers True, False
-or None for every candidate; its negation gives the opposite answer. Patterns are compiled but not run, because a user's
-pattern may take any time.
-"""
+"""The language of `--filter`: invalid text raises UsageError alone; a tree can be pickled, and answers True, False or
+None, its negation the opposite. Patterns do not run: a user's may take any time."""
 
 from __future__ import annotations
 

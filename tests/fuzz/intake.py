@@ -25,5 +25,4 @@ class Intake:
         return found
 
     def rest(self) -> bytes:
-        """The remaining bytes."""
         return self.take(len(self))

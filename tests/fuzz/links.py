@@ -1,9 +1,5 @@
-"""Link layers, IP, tunnels and fragments: packets of any link type in a row.
-
-The first byte of an input selects the link type; then packets follow, each with an int16 of captured bytes, a byte of
-those that were cut off, and the packet. One batch of all and several batches give the same rows, and a packet's payload
-lies within the packet.
-"""
+"""Link layers, IP, tunnels, fragments: the same rows in any batches. The first byte of an input selects the link type;
+a packet is an int16 of captured bytes, a byte of those cut off, and the bytes."""
 
 from __future__ import annotations
 

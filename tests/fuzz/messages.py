@@ -1,10 +1,5 @@
-"""Messages of any API, version and direction: headers, bodies, embedded structures, and both decoders of bodies.
-
-The first byte of an input selects direction and options; a request follows, or the key and version that a response
-answers and the response. Decoding does not depend on bytes around the message. A body that is right to its last byte
-can be written again and reads the same. The kernel and the walker agree; the kernel blanks the same bytes as Python.
-The walker's spans cover each byte once.
-"""
+"""Messages of any API: the kernel, Python's decoder and what writes bodies agree, whatever is around the message. The
+first byte of an input has direction and options; then a request, or key, version and response."""
 
 from __future__ import annotations
 
@@ -29,24 +24,12 @@ from tests.redact.native_blanks import Case, by_kernel, by_python, case_of, read
 MAX_LENGTH = 4000
 MEGABYTES = 128
 WORDS = (
-    b"\xff\xff\xff\xff",
-    b"\xff\xff",
-    b"\x7f\xff\xff\xff",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x80\x80\x80\x80\x80\x01",
-    b"\x01\x00\x02ab",
-    b"\x00\x23",
-    b"\x02" + bytes(16),
-    b"ssl.keystore.password",
-    b"connect-configs",
+    *map(bytes.fromhex, ("ffffffff", "ffff", "7fffffff", "ffffffff0f", "808080808001", "0100026162", "0023")),
+    *(b"\x02" + bytes(16), b"ssl.keystore.password", b"connect-configs"),
 )
 
-RESPONSE: Final = 1
-"""Bits of the first byte: a response; """
-_SHOWN: Final = 2
-_CUT: Final = 4
-_RECORDS: Final = 56
-_PAYLOAD: Final = 64
+RESPONSE, _SHOWN, _CUT, _RECORDS, _PAYLOAD = 1, 2, 4, 56, 64
+"""Bits of the first byte: a response; …"""
 _FORMS: Final = ("full", "columns", "metadata", "batches", "skip", "full", "full", "full")
 
 MOST: Final = 4 << 20
@@ -155,7 +138,6 @@ def seeds() -> list[bytes]:
     for number, vector in enumerate(spread(vectors_of("request"), 300)):
         found.append(bytes(((number * 8) & 0xFA,)) + vector.data)
     for number, vector in enumerate(spread(vectors_of("response"), 300)):
-        assert vector.key is not None
         head = bytes((RESPONSE | (number * 8) & 0xFA,)) + vector.key.to_bytes(2) + vector.version.to_bytes(2)
         found.append(head + vector.data)
     return found

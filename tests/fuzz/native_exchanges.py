@@ -1,7 +1,5 @@
 """Exchanges as columns by the native kernel, on millions of changed requests and responses of all pairs.
-
-`tests/tables/exports/test_columns.py` compares the rows of changed exchanges with those of Python.
-"""
+`tests/tables/exports/test_columns.py` compares the rows of changed exchanges with those of Python."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
-from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.definition import Field
@@ -96,17 +93,11 @@ def _batches(rng: random.Random) -> tuple[bytes, ...]:
     return (*found, craft.message(0, b"k", b"v", magic=1))
 
 
-def _kinds() -> list[tuple[int, int]]:
-    """All pairs that the kernel has programs for."""
-    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
-    return [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
-
-
 def _exchanges(rng: random.Random, batches: tuple[bytes, ...]) -> list[Exchange]:
     """Seeds: some of each pair, and more of Produce and Fetch."""
     made = type("_Made", (_WithRecords,), {"batches": batches})
     found = []
-    for key, version in _kinds():
+    for key, version in exported.supported():
         for _ in range(20 if key in {0, 1} else 4):
             request, response = exported.any_exchange(key, version, 0, rng, made)
             if max(len(request), len(response)) <= ROOM // 4:
@@ -136,7 +127,6 @@ def _side(one: Exchange, *, is_request: bool, batches: tuple[bytes, ...] = ()) -
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
     batches = _batches(rng)
     exchanges = _exchanges(rng, batches)

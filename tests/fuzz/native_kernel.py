@@ -1,9 +1,5 @@
-"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs, checked by the walker.
-
-Every exported function is given bodies of all versions in both directions and `records` fields, changed by
-`native/fuzz.zig`, in a process of its own: a failed check of ReleaseSafe or a read past an input ends it. At intervals,
-the last input is given to the walker, which must agree.
-"""
+"""`python -m tests.fuzz.native_kernel`: the native kernel on millions of changed inputs (`native/fuzz.zig`). A read
+past an input ends the process, and the walker must agree with the last input of each interval."""
 
 from __future__ import annotations
 
@@ -48,18 +44,10 @@ class _Seed(ctypes.Structure):
 
 class _Run(ctypes.Structure):
     _fields_ = (
-        ("call", ctypes.POINTER(Call)),
-        ("seeds", ctypes.POINTER(_Seed)),
-        ("seeds_count", ctypes.c_uint64),
+        *(("call", ctypes.POINTER(Call)), ("seeds", ctypes.POINTER(_Seed)), ("seeds_count", ctypes.c_uint64)),
         ("room", ctypes.c_void_p),
-        ("room_size", ctypes.c_uint64),
-        ("executions", ctypes.c_uint64),
-        ("random", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("status", ctypes.c_int32),
-        ("spare", ctypes.c_uint32),
-        ("ended", ctypes.c_uint64 * 5),
+        *((name, ctypes.c_uint64) for name in ("room_size", "executions", "random", "seed", "size")),
+        *(("status", ctypes.c_int32), ("spare", ctypes.c_uint32), ("ended", ctypes.c_uint64 * 5)),
     )
 
 
@@ -107,11 +95,8 @@ def _fuzz(options: argparse.Namespace) -> None:
     library = compiled()
     function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
     room = Room(ROOM)
-    output, notes, batches = (
-        ctypes.create_string_buffer(1 << 20),
-        ctypes.create_string_buffer(4096),
-        (CompressedBatch * 16)(),
-    )
+    output, notes = (ctypes.create_string_buffer(size) for size in (1 << 20, 4096))
+    batches = (CompressedBatch * 16)()
     headers, marks = b"\1\x0btraceparent\0\2b3", b"\x05task-"
     call = Call()
     call.output, call.output_size = ctypes.addressof(output), len(output)
@@ -145,7 +130,6 @@ KINDS: Final = {
 
 
 def main() -> None:
-    """Fuzz; a crash ends the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native_kernel", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--executions", type=int, default=10_000_000, help="of each kind, at most")

@@ -40,7 +40,6 @@ ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
 """Messages of one batch."""
 
-
 _Row = ctypes.c_uint8 * MESSAGE.itemsize
 
 
@@ -50,23 +49,15 @@ class _Seed(ctypes.Structure):
 
 class _Run(ctypes.Structure):
     _fields_ = (
-        ("call", ctypes.c_void_p),
-        ("seeds", ctypes.POINTER(_Seed)),
-        ("seeds_count", ctypes.c_uint64),
-        ("room", ctypes.c_void_p),
-        ("room_size", ctypes.c_uint64),
+        *(("call", ctypes.c_void_p), ("seeds", ctypes.POINTER(_Seed)), ("seeds_count", ctypes.c_uint64)),
+        *(("room", ctypes.c_void_p), ("room_size", ctypes.c_uint64)),
         *((name, ctypes.c_uint64) for name in ("executions", "random", "written", "left", "ended", "texts")),
-        ("tables", ctypes.c_void_p),
-        ("exchanges", ctypes.c_void_p),
-        ("rows", ctypes.c_uint64),
-        ("style", ctypes.c_void_p),
-        ("trees", ctypes.c_uint64),
-        ("problems", ctypes.c_uint64),
+        *(("tables", ctypes.c_void_p), ("exchanges", ctypes.c_void_p), ("rows", ctypes.c_uint64)),
+        *(("style", ctypes.c_void_p), ("trees", ctypes.c_uint64), ("problems", ctypes.c_uint64)),
     )
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     seeds: list[Any] = []
     native = _native()
     for batch in _recorded():
@@ -84,7 +75,6 @@ def fuzz(options: argparse.Namespace) -> None:
     library = compiled()
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
-    assert native._way is not None
     run = _Run(ctypes.addressof(native._way.lines._lines), array, len(seeds), room.address, ROOM)
     tables = np.zeros((2, KEYS * VERSIONS), TABLE)
     tables["known"] = 1
@@ -105,9 +95,8 @@ def fuzz(options: argparse.Namespace) -> None:
     for _ in rounds(options, run):
         library.kafkasniff_fuzz_lines(ctypes.byref(run))
     print(f"{len(seeds):,} messages: {run.written:,} lines written, with {run.problems:,} problems,")
-    print(
-        f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
-    )
+    print(f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees;")
+    print(f"{run.ended:,} early ends;")
     print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs")
 
 
@@ -133,7 +122,6 @@ def _recorded() -> list[LineBatch]:
 
 
 def _native() -> NativeLines:
-    """Lines of any messages."""
     renderer = Renderer(kernel(), "auto", reads_nothing, SHOWN.hiding)
     ends = 1, Endpoint("192.0.2.1", 40_000), Endpoint("2001:db8::2", 9092)
     native = NativeLines(kernel(), renderer, lambda _: ends, lambda _: "capture", Enricher(sessions=False))

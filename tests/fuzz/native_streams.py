@@ -19,13 +19,8 @@ ROOM: Final = 256 << 10
 class _Run(ctypes.Structure):
     _fields_ = (
         ("room", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_uint64)
-            for name in (
-                *("room_size", "executions", "random", "batches", "packets"),
-                *("rows", "messages", "questions"),
-            )
-        ),
+        *((name, ctypes.c_uint64) for name in ("room_size", "executions", "random", "batches", "packets")),
+        *((name, ctypes.c_uint64) for name in ("rows", "messages", "questions")),
         ("programs", ctypes.c_uint64 * 2 * 4),
     )
 
@@ -42,7 +37,6 @@ def _programs() -> list[tuple[Program | None, Program | None]]:
 
 
 def fuzz(options: argparse.Namespace) -> None:
-    """Fuzz; a crash ends the process."""
     library = compiled()
     room = Room(ROOM)
     run = _Run(room.address, ROOM)

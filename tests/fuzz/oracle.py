@@ -1,9 +1,5 @@
-"""The stream engine and Python's follower, on disturbed captures.
-
-An input is the number of a case: consecutive packets of a capture (those of TLS included, with and without their keys),
-disturbed in up to three ways, with changed bytes and forged packets, and random options. The engine gets them in one
-batch or in batches of random sizes, and must yield the outputs of Python, which gets them at once.
-"""
+"""The stream engine and Python's follower, on disturbed captures. An input is the number of a case: part of a capture,
+disturbances, forged packets, options, batches. Both must yield the same outputs."""
 
 from __future__ import annotations
 

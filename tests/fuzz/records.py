@@ -1,9 +1,5 @@
-"""Fields of records: batches of magic 2, messages of magic 0 and 1, control records, slices; in rows and in columns.
-
-The first byte of an input selects the form of records; the field follows. If its highest bit is set, the remaining
-bytes are the records of one batch, which is made around them. Every byte is accounted for, records that are read later
-equal those read at once, and columns hold the same as rows.
-"""
+"""Fields of records: every byte is accounted for, whenever and in whatever form records are read. The first byte of an
+input has the form, and whether the rest (the highest bit) are records, around which a batch is made."""
 
 from __future__ import annotations
 
@@ -30,24 +26,12 @@ from tests.native.test_records import value, versions
 MAX_LENGTH = 4000
 MEGABYTES = 256
 WORDS = (
-    b"\x02",
-    b"\x00\x00\x00\x31",
-    b"\x00\x20",
-    b"\x00\x01",
-    b"\x00\x02",
-    b"\x00\x03",
-    b"\x00\x04",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x1e__key_schema_id",
-    b"\x00\x00\x00\x03",
-    craft.XERIAL_HEADER,
+    *map(bytes.fromhex, ("02", "00000031", "0020", "0001", "0002", "0003", "0004", "ffffffff0f", "00000003")),
+    *(b"\x1e__key_schema_id", craft.XERIAL_HEADER),
 )
 
-MADE: Final = 128
-"""Bits of the first byte: a batch around the bytes; """
-_UNALIGNED: Final = 1
-_BATCHES: Final = 2
-_CODEC: Final = 112
+MADE, _UNALIGNED, _BATCHES, _CODEC = 128, 1, 2, 112
+"""Bits of the first byte: a batch around the bytes; …"""
 
 MOST: Final = 1 << 20
 """Largest decompressed size of the records."""

@@ -1,9 +1,5 @@
-"""Streams of a connection: frames and their boundaries, roles, raw SASL, other protocols, search and resync.
-
-An input says how a connection is captured and then what its sides send: a byte of direction and of the segment's fate
-(captured, lost, cut short), two bytes of length, and the bytes. In all cases, the bytes of the connection add up, every
-output has a line, batch boundaries change nothing, and Python alone reports the same.
-"""
+"""A connection in any capture of it: its bytes add up, every output has a line, and neither batches nor Python change
+anything. An input has options; then each segment has direction and fate, two bytes of length, bytes."""
 
 from __future__ import annotations
 
@@ -29,36 +25,16 @@ DEAR = 2
 MEGABYTES = 1024
 """A message may hold 256 MB of compressed records (context.MAX_DECOMPRESSED)."""
 WORDS = (
-    b"\x00\x12\x00\x00",
-    b"\x00\x12\x00\x03",
-    b"\x00\x11\x00\x00",
-    b"\x00\x11\x00\x01",
-    b"\x00\x24\x00\x02",
-    b"\x00\x00\x00\x09",
-    b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n",
-    b"\r\n\r\n\x00\r\nQUIT\n!\x11\x00\x0c",
-    b"GET / HTTP/1.1\r\n",
-    b"\x16\x03\x01",
-    b"\x60\x40\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02",
-    b"\x00\x05PLAIN",
-    b"\x00\x0dSCRAM-SHA-256",
-    b"n,,n=u,r=abc",
+    *map(bytes.fromhex, ("00120000", "00120003", "00110000", "00110001", "00240002", "00000009")),
+    *(b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", b"\r\n\r\n\x00\r\nQUIT\n!\x11\x00\x0c", b"GET / HTTP/1.1\r\n"),
+    *(b"\x16\x03\x01", b"\x60\x40\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02"),
+    *(b"\x00\x05PLAIN", b"\x00\x0dSCRAM-SHA-256", b"n,,n=u,r=abc"),
 )
 
-_BEGUN: Final = 1
-"""Bits of the first byte: the SYNs are captured; """
-_FORCED: Final = 2
-_SHOWN: Final = 4
-_SMALL: Final = 8
-_FINISHED: Final = 16
-_RESET: Final = 32
-_ONE_SIDED: Final = 64
-
-_BROKER: Final = 1
-"""Bits of a segment's first byte: the broker sends it; """
-_LOST: Final = 2
-_CUT: Final = 4
-_REORDERED: Final = 8
+_BEGUN, _FORCED, _SHOWN, _SMALL, _FINISHED, _RESET, _ONE_SIDED = (1 << bit for bit in range(7))
+"""Bits of the first byte: the SYNs are captured; …"""
+_BROKER, _LOST, _CUT, _REORDERED = (1 << bit for bit in range(4))
+"""Bits of a segment's first byte: the broker sends it; …"""
 
 MAX_FRAME: Final = 3000
 """Bound of frames if the input asks for a small one."""
@@ -116,7 +92,6 @@ def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
 def reported(
     batches: list[PacketBatch], key_log: bytes | None = None, kind: type[Inspector] = Inspector, **options: Any
 ) -> tuple[list[Any], Summary]:
-    """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
     inspector = kind(connections=True, keys=keys, **options)

@@ -1,7 +1,5 @@
-"""Each family of parsers on its seeds and on inputs made from them.
-
-`make fuzz FUZZ=quick` runs all families in processes of their own, guided by coverage where atheris is installed.
-"""
+"""Each family of parsers on its seeds and on inputs made from them. `make fuzz FUZZ=quick` runs all families in
+processes of their own, guided by coverage where atheris is installed."""
 
 from __future__ import annotations
 

@@ -1,15 +1,10 @@
-"""TLS: whole connections with and without their key logs, handshake messages, certificates, records, key logs.
-
-The first byte of an input selects a connection, as in `streams`, after two bytes of length and the lines of a key log;
-or the bytes of one message, record stream or key log. Seeds are connections of Python's own TLS, new in each run: an
-input contains its key log, so it means the same in every run.
-"""
+"""TLS: an input selects a connection, as in `streams` after the length and the lines of a key log; or one message,
+record stream or key log. Seeds are new connections of Python's TLS, with their key logs."""
 
 from __future__ import annotations
 
 import functools
 import ssl
-from typing import Final
 
 from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.gate import is_tls
@@ -30,28 +25,13 @@ from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk
 MAX_LENGTH = 9000
 MEGABYTES = 512
 WORDS = (
-    b"\x16\x03\x01",
-    b"\x17\x03\x03",
-    b"\x14\x03\x03\x00\x01\x01",
-    b"\x15\x03\x03\x00\x02\x02\x28",
-    b"\x01\x00\x00",
-    b"\x02\x00\x00",
-    b"\x0b\x00\x00",
-    b"CLIENT_RANDOM ",
-    b"SERVER_TRAFFIC_SECRET_0 ",
-    b"\x00\x2b\x00\x02\x03\x04",
-    b"\x00\x10\x00\x05\x00\x03\x02h2",
+    *map(bytes.fromhex, ("160301", "170303", "140303000101", "15030300020228", "010000", "020000", "0b0000")),
+    *(b"CLIENT_RANDOM ", b"SERVER_TRAFFIC_SECRET_0 ", b"\x00\x2b\x00\x02\x03\x04", b"\x00\x10\x00\x05\x00\x03\x02h2"),
 )
 
-_CONNECTION: Final = 0
+_CONNECTION, _HELLO, _CERTIFICATE, _RECORDS, _KEY_LOG = 0, 4, 5, 6, 7
 """Selection by the first byte, modulo 8; all values below 4 are connections."""
-_HELLO: Final = 4
-_CERTIFICATE: Final = 5
-_RECORDS: Final = 6
-_KEY_LOG: Final = 7
-
-_V12: Final = ssl.TLSVersion.TLSv1_2
-_V13: Final = ssl.TLSVersion.TLSv1_3
+_V12, _V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
 
 def one_input(data: bytes) -> None:

@@ -23,7 +23,6 @@ class ExcessError(AssertionError):
 
 
 def _peak() -> int:
-    """The process's peak memory in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 

@@ -1,8 +1,5 @@
-"""Compare what a client program reports about itself with what kafkasniff decoded.
-
-Each function yields a sentence per difference. The values of all bodies are compared with what Kafka's own classes read
-(`test_real_broker`), so the clients' accounts show that no message is missing, added or attributed to another request.
-"""
+"""What a client program reports about itself, compared with what kafkasniff decoded: no message is missing, added or
+attributed to another request. Each function yields a sentence per difference."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ kafkasniff's mistakes show in the run that succeeds."""
 
 @pytest.fixture(scope="session")
 def run_folder(
-    require_root: Callable[[], None],
-    require_kafka: Callable[..., None],
-    tmp_path_factory: pytest.TempPathFactory,
+    require_root: Callable[[], None], require_kafka: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The folder of the runs, shared by all pytest processes, if the machine has what they need."""
     require_root()
@@ -67,7 +65,6 @@ def made(run_folder: Path) -> Path | str:
 
 @pytest.fixture(scope="session")
 def attempt(made: Path | str) -> Run | str:
-    """The run without failures."""
     return made if isinstance(made, str) else side_by_side.load_workload(made)
 
 

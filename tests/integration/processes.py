@@ -72,10 +72,8 @@ def finished(running: subprocess.Popen[bytes], folder: Path, name: str, timeout_
 
 
 def tail(file: Path) -> str:
-    """The end of a process's output."""
     return file.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 def write(file: Path, facts: dict[str, Any]) -> None:
-    """Write facts of a run that its tests need."""
     file.write_text(json.dumps(facts, indent=1), encoding="utf-8")

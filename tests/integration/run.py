@@ -1,9 +1,5 @@
-"""One run without failures: three kinds of clients at once, and two captures of their traffic with a real broker.
-
-`kafkasniff live` decodes while they run, and tcpdump saves the packets. Each client program has its own listener, so
-the port identifies a message's program. All results are files in one folder: the run is made once, no matter how many
-processes test it.
-"""
+"""One run without failures: three kinds of clients at once, each on its own listener, with a real broker; `kafkasniff
+live` decodes and tcpdump saves the packets. All results are files in one folder."""
 
 from __future__ import annotations
 
@@ -104,8 +100,6 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The loaded files of a run."""
-
     folder: Path
     ports: dict[str, int]
     lines: tuple[Line, ...]
@@ -116,7 +110,6 @@ class Run:
     accounts: tuple[Account, ...]
 
     def account(self, name: str) -> Account:
-        """The account of the program with this name."""
         return next(one for one in self.accounts if one.name == name)
 
     @property
@@ -163,21 +156,15 @@ def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object
 
 
 def load(folder: Path) -> Run:
-    """Load the files of a run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
     accounts = []
     for program in PROGRAMS:
         end = f":{facts['ports'][program.name]}"
         stderr = (folder / f"{program.name}.err").read_text(encoding="utf-8", errors="replace")
-        accounts.append(
-            Account(
-                program.name,
-                tuple(read_reports(folder / f"{program.name}.out")),
-                tuple(program.log(stderr.splitlines())),
-                tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end)),
-            )
-        )
+        reports = tuple(read_reports(folder / f"{program.name}.out"))
+        own = tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end))
+        accounts.append(Account(program.name, reports, tuple(program.log(stderr.splitlines())), own))
     said = (folder / "live.err").read_text(encoding="utf-8")
     return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts))
 

@@ -50,5 +50,4 @@ def make(folder: Path) -> None:
 
 
 def load_workload(folder: Path) -> run.Run:
-    """Load the files of the run without failures."""
     return run.load(folder / WORKLOAD)

@@ -34,11 +34,8 @@ def test_the_capture_was_whole(real_run: Run) -> None:
     found = re.search(r"([\d,]+) connections \(([\d,]+) Kafka\), ([\d,]+) messages\b.*?([\d,]+) bytes lost", summary)
     assert found, summary
     connections, kafka, messages, lost = (int(one.replace(",", "")) for one in found.groups())
-    assert (
-        connections
-        == kafka
-        == len({line["connection"] for line in real_run.lines if line.get("kind") not in OWN_STATE})
-    )
+    seen = {line["connection"] for line in real_run.lines if line.get("kind") not in OWN_STATE}
+    assert connections == kafka == len(seen)
     assert messages == sum(line["type"] != "problem" for line in real_run.lines)
     assert lost == 0
 
@@ -118,7 +115,6 @@ PLACES = ("exchange", "connection", "time", "first_packet", "last_packet", "late
 
 
 def streams(lines: Any) -> dict[tuple[str, str, str], list[Line]]:
-    """Messages by client, broker and direction."""
     found = defaultdict(list)
     for line in lines:
         if line["type"] != "problem":

@@ -18,11 +18,8 @@ pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.root, pytest
 def test_every_request_that_the_client_reports_is_in_the_output(encrypted_run: Path) -> None:
     folder = encrypted_run
     lines = [json.loads(line) for line in (folder / "live.out").read_bytes().splitlines()]
-    assert {line["kind"] for line in lines if line["type"] == "problem"} <= {
-        "request-unanswered",
-        "tcp-rst-ignored",
-    } | OWN_STATE
-
+    kinds = {line["kind"] for line in lines if line["type"] == "problem"}
+    assert kinds <= {"request-unanswered", "tcp-rst-ignored"} | OWN_STATE
     said = list(kafka_python_log((folder / "client.err").read_text(encoding="utf-8").splitlines()))
     names = ("api_key", "api_version", "correlation_id", "client_port")
     for kind in ("request", "response"):

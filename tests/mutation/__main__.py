@@ -1,15 +1,5 @@
-"""Plant faults in a copy of a checkout, and see which of them its tests find.
-
-    python -m tests.mutation run RESULTS        plant 300 faults, and run the default tests that reach them
-    python -m tests.mutation run RESULTS --room tls
-    python -m tests.mutation whole RESULTS      run all other tests for the faults that these do not find
-    python -m tests.mutation again RESULTS NEW  the same faults in this checkout, known finders first
-    python -m tests.mutation show RESULTS
-
-All faults are planted at once, each with a switch. The tests are collected once, and run in forks of that process in
-which a switch is on. RESULTS has a line of JSON for each fault, and is continued where a run was interrupted; the file
-RESULTS.recording has a line for each test: how long it takes, and which faults it reaches.
-"""
+"""Plant faults in a copy of a checkout, all at once, each with a switch, and see which its tests find, in forks.
+RESULTS has a line of JSON for each fault, RESULTS.recording for each test; interrupted runs are continued."""
 
 from __future__ import annotations
 
@@ -31,6 +21,12 @@ from tests.mutation.trees import Tree
 ROOT = Path(__file__).resolve().parent.parent.parent
 VERDICTS = ("default", "whole", "nothing", "not default", "not run", "gone")
 """"not default": the whole suite has not run yet."""
+COMMANDS = {
+    "run": "plant 300 faults, and run the default tests that reach them",
+    "whole": "run all other tests for the faults that these do not find",
+    "again": "the same faults in this checkout, known finders first: RESULTS NEW",
+    "show": "figures of a run",
+}
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -64,12 +60,7 @@ def serve(tree: Tree, rows: Sequence[dict[str, Any]], results: Path, tests: Sequ
     """Run tests for planted faults, and add rows to the results."""
     folder = tree.folder.parent
     recording = results.with_name(f"{results.name}.recording")
-    plan = {
-        "rows": rows,
-        "whole": whole,
-        "results": str(results.absolute()),
-        "recording": str(recording.absolute()),
-    }
+    plan = {"rows": rows, "whole": whole, "results": str(results.absolute()), "recording": str(recording.absolute())}
     (folder / "plan").write_text(json.dumps(plan))
     (folder / "on").write_text("")
     arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "tests.mutation.server", f"--basetemp={folder}/t"]
@@ -101,12 +92,10 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("run", "whole", "again", "show"):
-        one = commands.add_parser(name)
+    for name, text in COMMANDS.items():
+        one = commands.add_parser(name, help=text)
         one.add_argument("results", type=Path)
         if name == "run":
             one.add_argument("--count", type=int, default=300)

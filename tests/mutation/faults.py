@@ -1,9 +1,5 @@
-"""Faults: one small change of one place in a Python function or a line of Zig.
-
-The kinds are the usual mutation operators: comparisons, connectives, arithmetic, constants, conditions, and statements
-that are dropped. All faults of a run are planted at once, each with a switch (`trees.py`): so a fault is a whole
-expression or statement, and none lies within another.
-"""
+"""Faults: one small change of one place in a Python function or a line of Zig, by the usual mutation operators. All are
+planted at once, each with a switch: so a fault is a whole expression or statement."""
 
 from __future__ import annotations
 
@@ -48,7 +44,6 @@ class Fault:
 
     @property
     def end(self) -> int:
-        """The byte after it."""
         return self.start + len(self.old.encode())
 
     @property
@@ -58,7 +53,6 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """Place and change, for people."""
         same = next((at for at, (one, other) in enumerate(zip(self.old, self.new, strict=False)) if one != other), 0)
         begin = max(0, same - 30)
         old, new = (" ".join(text[begin : same + 40].split()) for text in (self.old, self.new))
@@ -76,12 +70,7 @@ class _Places:
             self.starts.append(self.starts[-1] + len(line))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self.starts[node.lineno - 1] + node.col_offset,
-            self.starts[node.end_lineno - 1] + node.end_col_offset,
-        )
+        return (self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset)
 
     def text(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.span(node)
@@ -202,7 +191,6 @@ def _zig_expression(code: bytes, place: int) -> tuple[int, int] | None:
 
 
 def faults_of(path: str, source: bytes) -> list[Fault]:
-    """All faults of a file."""
     return (python_faults if path.endswith(".py") else zig_faults)(path, source)
 
 

@@ -1,8 +1,5 @@
-"""pytest plugin (`-p tests.mutation.server`): collects once, then runs tests for one fault after the other.
-
-Each run is a fork of the process that has collected, in which switches are on. The file that KAFKASNIFF_MUTATION names
-says what to do (`__main__.Plan`).
-"""
+"""pytest plugin (`-p tests.mutation.server`): collects once, then runs tests for one fault after the other, each in a
+fork in which switches are on. The file that KAFKASNIFF_MUTATION names says what to do."""
 
 from __future__ import annotations
 

@@ -76,7 +76,6 @@ class Tree:
             raise RuntimeError(errors)
 
     def _misfits(self, faults: Sequence[Fault]) -> list[Fault]:
-        """Faults that do not compile."""
         if faults[0].path.endswith(".zig"):
             self._write(dict(enumerate(faults)))
             places = {(f"{KERNEL_FOLDER}/{name}", int(line)) for name, line in _ERROR.findall(self._compiled())}
@@ -104,7 +103,6 @@ class Tree:
             (self.folder / KERNEL_FOLDER / "planted.zig").write_text(_SWITCHES_ZIG.format(count=max(faults) + 1))
 
     def _compiled(self) -> str:
-        """Compile the kernel; the errors."""
         done = subprocess.run(
             [self.python, "hatch_build.py"], cwd=self.folder, capture_output=True, text=True, check=False
         )
@@ -128,6 +126,5 @@ def _with_import(source: bytes) -> bytes:
         is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not is_docstring and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             break
-        assert statement.end_lineno is not None
         end = b"".join(source.splitlines(keepends=True)[: statement.end_lineno])
     return end.rstrip(b"\n") + (b"; " if end else b"") + _IMPORT.encode() + b"\n" + source[len(end) :]

@@ -104,7 +104,6 @@ SOMEBODY = 54_321
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file outside of the folder."""
     path = tmp_path / "victim"
     path.write_text("mine")
     return path

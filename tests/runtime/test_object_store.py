@@ -11,25 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obstore.store import MemoryStore
 
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime import object_store
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, RemoteFile
-from tests.object_store import boto3_client, bucket
+from tests.object_store import boto3_client
+from tests.tables.exports.stored import bucket, memory, place
 
-__all__ = ["bucket"]
-
-
-@pytest.fixture(params=["memory", pytest.param("S3", marks=pytest.mark.extended)])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An address whose path is to be filled in, of a store in memory or in moto."""
-    if request.param == "S3":
-        return str(request.getfixturevalue("bucket"))
-    held = MemoryStore()
-    monkeypatch.setattr(object_store, "_client", lambda _: held)
-    return "s3://captures/{}"
+__all__ = ["bucket", "memory", "place"]
 
 
 def test_writes_without_a_version(place: str) -> None:
@@ -105,8 +95,6 @@ CONTENT = bytes(range(256)) * 5
 
 
 class Store:
-    """Counts requests."""
-
     def __init__(self, content: bytes = CONTENT) -> None:
         self.content = content
         self.requests: list[tuple[int, int]] = []

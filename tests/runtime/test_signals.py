@@ -28,17 +28,13 @@ wait({argument})
 @pytest.mark.extended
 @pytest.mark.parametrize(
     ("module", "name", "argument"),
-    [
-        ("runtime.threads", "wait_readable", "0"),
-        ("capture.formats.reader", "open_path", "'/dev/stdin'"),
-    ],
+    [("runtime.threads", "wait_readable", "0"), ("capture.formats.reader", "open_path", "'/dev/stdin'")],
 )
 def test_a_signal_ends_a_wait_for_a_pipe(module: str, name: str, argument: str) -> None:
     program = PROGRAM.format(module=module, name=name, argument=argument)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGUSR1)
         process.terminate()

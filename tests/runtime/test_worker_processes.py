@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from kafkasniff.errors import KafkasniffError, OutOfMemoryError, OutputError
 from kafkasniff.runtime.worker_processes import Background, Workers
+from tests.capture.waiting import until
 from tests.runtime.tasks import crash, doubled, echo, failing, leave, signalled, sleeping
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,10 +77,7 @@ def test_failures(kind: str, error: type[Exception], expected: str) -> None:
 
 
 def wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: path.exists() and path.read_text())
     return int(path.read_text())
 
 
@@ -102,10 +99,7 @@ def check_end(code: str, *arguments: str, pid: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
-    deadline = time.monotonic() + 30
-    while alive(worker):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not alive(worker))
 
 
 @pytest.mark.extended

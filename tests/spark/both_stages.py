@@ -17,21 +17,8 @@ from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_n
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.connections import (
-    BEGIN_VALUES,
-    END,
-    END_VALUES,
-    HELD,
-    STEP,
-    STEP_COLUMNS,
-    ReadConnections,
-    ShardBegin,
-    ShardEnd,
-    TaskKeys,
-    WalkSessions,
-    key_log_problems,
-    secrets_among,
-)
+from kafkasniff.spark import connections
+from kafkasniff.spark.connections import END, HELD, STEP, STEP_COLUMNS, ReadConnections, ShardBegin, ShardEnd, TaskKeys
 from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
@@ -60,7 +47,7 @@ def pieces_of(plan: CapturePlan, shards: int) -> list[dict[str, Any]]:
 
 def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
     """What the task of a shard gets, `size` rows at a time, in an order that is always the same."""
-    first = {"shard": shard, "capture_index": BEGIN_INDEX, "data": BEGIN_VALUES.dump(begin)}
+    first = {"shard": shard, "capture_index": BEGIN_INDEX, "data": connections.BEGIN_VALUES.dump(begin)}
     found = [first, *(row for row in pieces if row["shard"] == shard)]
     Random(shard).shuffle(found)
     for start in range(0, len(found), size):
@@ -76,7 +63,7 @@ class Decoded:
         self.ends: list[ShardEnd] = []
 
     def take(self, rows: pa.RecordBatch) -> list[ShardEnd]:
-        ends = [END_VALUES.load(data) for data in of_kinds(rows, END).column("data").to_pylist()]
+        ends = [connections.END_VALUES.load(data) for data in of_kinds(rows, END).column("data").to_pylist()]
         self.ends += ends
         self.steps += of_kinds(rows, STEP).to_pylist()
         self.rows.append(of_kinds(rows, *TABLE_NAMES))
@@ -96,7 +83,7 @@ class Decoded:
         batches = [
             pa.RecordBatch.from_pylist(steps[at : at + size], schema=schema) for at in range(0, len(steps), size)
         ]
-        return [of_kinds(rows, HELD) for rows in WalkSessions(dump(Sessions()))(batches)]
+        return [of_kinds(rows, HELD) for rows in connections.WalkSessions(dump(Sessions()))(batches)]
 
 
 def decode(
@@ -113,13 +100,10 @@ def decode(
     found = pieces_of(plan, shards)
     # As a task gets it.
     notes = read_notes(plan, open_capture)
-    task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
-    problems = [*key_log_problems(keys), *(note.value for note in notes if isinstance(note.value, Problem))]
+    task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, connections.secrets_among(notes))))
+    problems = [*connections.key_log_problems(keys), *(note.value for note in notes if isinstance(note.value, Problem))]
     read = ReadConnections(
-        options,
-        dict(enumerate(plan.names)),
-        end_clock=max(split.clock_after for split in plan.splits),
-        keys=task_keys,
+        options, dict(enumerate(plan.names)), end_clock=max(split.clock_after for split in plan.splits), keys=task_keys
     )
     decoded = Decoded()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):

@@ -1,11 +1,5 @@
-"""What every kind of session has to do: run as a script of its own, since a process has one Spark context.
-
-    python -P checks.py KIND FOLDER CAPTURE…
-
-KIND is `connect` with the address in SPARK_REMOTE, or `cluster` with `spark-submit`; with either, workers have only the
-kafkasniff that was shipped. FOLDER has an export and takes what the checks write, and `found.json`: what each of them
-found. Nothing of the tests is imported here: workers get these functions by value.
-"""
+"""What every kind of session (`connect`, `cluster`) has to do: `python -P checks.py KIND FOLDER CAPTURE…`. What the
+checks find is `FOLDER/found.json`. Nothing of the tests is imported: workers get functions by value."""
 
 from __future__ import annotations
 
@@ -76,7 +70,6 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
 
 
 def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """Answers about the export."""
     from kafkasniff.spark import queries
 
     tables = {name: spark.read.parquet(str(folder / "export" / name)) for name in ("exchanges", "records")}

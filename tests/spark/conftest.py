@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.export import Export, answer
 from kafkasniff.tables.rows import TABLE_NAMES
 from tests.conftest import missing
 from tests.spark.checks import JAVA
@@ -48,6 +51,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         missing(str(error))
     yield session
     session.stop()
+
+
+def answered(folder: Path, name: str, **parameters: Any) -> Rows:
+    """The answer to a question about an export, without Spark."""
+    question = find_question(name)
+    accumulator = question(make_parameters(question, parameters))
+    answer(Export.open(str(folder)), accumulator)
+    return list(accumulator.result().to_pylist())
 
 
 def plain(value: Any) -> Any:

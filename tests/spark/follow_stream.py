@@ -1,7 +1,5 @@
-"""A program for tests to kill: follows a folder of captures into tables, as `follow` in test_streaming.py does.
-
-python -m tests.spark.follow_stream CAPTURES TABLES BYTES
-"""
+"""A program for tests to kill: `python -m tests.spark.follow_stream CAPTURES TABLES BYTES` follows a folder of captures
+into tables, as `follow` in test_streaming.py does."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""What lakehouse tables have to do with a real runtime: run as a script, since that runtime needs a Spark of its own.
-
-    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE OTHER…
-
-Both captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
-compared by their files, and once by queries, each of which takes a second.
-"""
+"""What lakehouse tables have to do with a real runtime, which needs a Spark of its own: `python -P lakehouse_checks.py
+FOLDER JAR,… CAPTURE CAPTURE OTHER…` (two parts of one, any others); prints findings as JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +26,6 @@ DATABASE = "spark_catalog.kafka"
 
 
 class Checks:
-    """The checks, and what they share."""
-
     def __init__(self, spark: SparkSession, folder: Path, parts: list[str], others: list[str]) -> None:
         self.spark = spark
         self.folder = folder
@@ -69,7 +62,6 @@ class Checks:
         return {table: lacking(rows(self.folder / name, table), found) for table, found in has.items()}
 
     def commits(self, name: str) -> list[int]:
-        """The number of commits of each table."""
         return [len(list(self.place(name, table).glob("_delta_log/*.json"))) for table in TABLES]
 
     def dying(self, name: str, captures: list[str], method: str, call: int) -> None:
@@ -194,12 +186,7 @@ def main(folder: str, jars: str, *captures: str) -> None:
     spark = get_session("local[2]", **{**FAST, **SETTINGS, **HIVE, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
     checks = Checks(spark, Path(folder), list(captures[:2]), list(captures[2:]))
-    every = (
-        checks.several_runs,
-        checks.written_directly,
-        checks.rows_of_others,
-        checks.by_command,
-    )
+    every = (checks.several_runs, checks.written_directly, checks.rows_of_others, checks.by_command)
     print(json.dumps({"spark": spark.version, **{check.__name__: check() for check in every}}))
     spark.stop()
 

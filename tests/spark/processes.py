@@ -21,7 +21,7 @@ import pytest
 from kafkasniff.native import kernel_note
 from tests.analysis.exports import write_export
 from tests.analysis.test_accumulator import pool
-from tests.conftest import ROOT, missing
+from tests.conftest import ROOT, missing, ran
 from tests.spark.checks import FOUND, JAVA
 from tests.tables.exports.exported import run, tables
 
@@ -72,24 +72,14 @@ def python_without_kafkasniff(folder: Path) -> str:
 def run_checks(
     kind: str, folder: Path, environment: dict[str, str], command: Sequence[str | Path] = (sys.executable, "-P")
 ) -> dict[str, Any]:
-    """What `checks.py` finds, run by a command."""
     write_export(folder / "export", **{table: pool(table) for table in ("exchanges", "records")})
     script = Path(__file__).with_name("checks.py")
-    done = subprocess.run(
-        # -P: the script's folder has other things than modules to import.
-        [*command, str(script), kind, str(folder), *map(str, CAPTURES)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        timeout=PATIENCE,
-    )
+    # -P: the script's folder has other things than modules to import.
+    words = [*command, str(script), kind, str(folder), *map(str, CAPTURES)]
+    done = ran(words, cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)}, timeout=PATIENCE)
     # Spark has a lot to say when its driver is gone.
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
-    found = json.loads((folder / FOUND).read_text())
-    assert isinstance(found, dict)
-    return found
+    return json.loads((folder / FOUND).read_text())
 
 
 @contextlib.contextmanager
@@ -131,12 +121,9 @@ def connect_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = [
-        "spark.connect.grpc.binding.address=127.0.0.1",
-        f"spark.connect.grpc.binding.port={port}",
-        "spark.ui.enabled=false",
-        "spark.sql.shuffle.partitions=2",
-        "spark.sql.codegen.wholeStage=false",
-        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        *("spark.connect.grpc.binding.address=127.0.0.1", f"spark.connect.grpc.binding.port={port}"),
+        *("spark.ui.enabled=false", "spark.sql.shuffle.partitions=2"),
+        *("spark.sql.codegen.wholeStage=false", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     ]
     # What sbin/start-connect-server.sh does.
     command = [

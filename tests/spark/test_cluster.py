@@ -12,16 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.spark.checks import CONF, EXECUTORS, JAVA
-from tests.spark.processes import (
-    CAPTURES,
-    check_workers,
-    folder,
-    python,
-    require_spark,
-    run_checks,
-    started,
-    wait_for,
-)
+from tests.spark.processes import CAPTURES, check_workers, folder, python, require_spark, run_checks, started, wait_for
 from tests.tables.exports.exported import manifest, run, tables
 
 __all__ = ["folder", "python"]
@@ -31,9 +22,7 @@ pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
 
 
 def job() -> str:
-    """The program in docs/deploy.md."""
     (code,) = re.findall(r"```py\n# job\.py\n(.*?)```", (ROOT / "docs" / "deploy.md").read_text(), re.DOTALL)
-    assert isinstance(code, str)
     return code
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkasniff.analysis import find_question, make_parameters
-from kafkasniff.analysis.export import Export, answer
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
+from tests.spark.conftest import answered
 from tests.spark.processes import check_what_was_found, connect_server, folder, python, require_spark, run_checks
 
 __all__ = ["folder", "python"]
@@ -29,13 +27,9 @@ def found(folder: Path, python: str) -> dict[str, Any]:
 
 def expected_answers(folder: Path) -> dict[str, Any]:
     """The answers about the export without Spark, as JSON has them."""
-    found = {}
-    for name, parameters in (("latency", {"by": ("api", "broker")}), ("batching", {})):
-        question = find_question(name)
-        accumulator = question(make_parameters(question, parameters))
-        answer(Export.open(str(folder / "export")), accumulator)
-        found[name] = json.loads(json.dumps(accumulator.result().to_pylist(), default=str))
-    return found
+    asked = (("latency", {"by": ("api", "broker")}), ("batching", {}))
+    found = {name: answered(folder / "export", name, **parameters) for name, parameters in asked}
+    return json.loads(json.dumps(found, default=str))
 
 
 def test_the_same_as_without_spark(found: dict[str, Any], folder: Path, python: str) -> None:
@@ -76,14 +70,8 @@ def test_no_server() -> None:
         "    try: session.get_session(address)\n"
         "    except KafkasniffError as error: print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *NOBODY],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-    )
+    command = [sys.executable, "-c", script, *NOBODY]
+    done = ran(command, timeout=300, env={**environment, "PYTHONPATH": str(ROOT)})
     lines = done.stdout.splitlines()
     assert len(lines) == len(NOBODY), done.stderr
     assert all(line.startswith(reported) for line, reported in zip(lines, NOBODY.values(), strict=True)), lines

@@ -20,7 +20,6 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Endpoint
-from kafkasniff.spark import connections
 from kafkasniff.spark import connections as module
 from kafkasniff.spark.connections import (
     BROKER_VALUES,
@@ -86,13 +85,10 @@ def test_damaged_records(tmp_path: Path) -> None:
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------
 
-
 HOUR = 3_600 * 10**9
 EMPTY = b"# a key log in which there is nothing yet\n"
 HEAD = 3
 """Blocks of a pcapng file in front of its packets."""
-
-
 PLACES = (0, 38, None)
 """After how many packets there are secrets; None: after all."""
 
@@ -131,13 +127,19 @@ def test_secrets_count_from_their_place_on(tmp_path: Path, behind: int | None, w
         assert exchanges > 0
 
 
+def in_three(folder: Path, packets: Sequence[Packet]) -> list[Path]:
+    """Packets in three files, as a capture rotates."""
+    third = len(packets) // 3
+    paths = [folder / f"part-{number}.pcapng" for number in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(pcapng_bytes(packets[number * third : None if number == 2 else (number + 1) * third]))
+    return paths
+
+
 def test_one_of_several_captures_holds_them(tmp_path: Path) -> None:
     """As it rotates: all are in the first one; and two that were captured side by side."""
     packets, log = many()
-    third = len(packets) // 3
-    rotated = [tmp_path / f"rotated-{number}.pcapng" for number in range(3)]
-    for number, path in enumerate(rotated):
-        path.write_bytes(pcapng_bytes(packets[number * third : None if number == 2 else (number + 1) * third]))
+    rotated = in_three(tmp_path, packets)
     rotated[0].write_bytes(with_secrets(rotated[0].read_bytes(), log, blocks=HEAD))
     assert secret_count(same(rotated, tmp_path / "rotated")) == (45, 0)
     beside = [tmp_path / "clients.pcapng", tmp_path / "others.pcapng"]
@@ -281,5 +283,5 @@ def test_a_session_is_its_brokers_and_open_exchanges_are_no_part_of_the_state(mo
     again, _ = walked([{**one, "open": False} for one in opened], carried)
     assert again == {number: held[number] for number in (30, 40)}
     assert walked([fetch(SECOND, 50, 2)], carried)[0] == {}, "nothing is known of this session"
-    monkeypatch.setattr(connections, "BATCH_ROWS", 1)
+    monkeypatch.setattr(module, "BATCH_ROWS", 1)
     assert walked([*begun, *opened], size=1)[0] == held

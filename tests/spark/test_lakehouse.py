@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.lakehouse import LakeTables, TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
 from tests.cli.console import kafkasniff
-from tests.conftest import ROOT, missing
+from tests.conftest import ROOT, missing, ran
 from tests.spark.conftest import FAST
 from tests.spark.delta import SETTINGS, delta_jars, delta_rows, is_fetched, spark_for_delta
 from tests.spark.lakehouse_checks import HIVE, TABLES, lacking
@@ -50,7 +49,6 @@ def runtime() -> tuple[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str, str]]) -> dict[str, Any]:
-    """What `lakehouse_checks.py` finds."""
     folder = tmp_path_factory.mktemp("lake")
     (folder / "parts").mkdir()
     jars, environment = runtime
@@ -58,18 +56,10 @@ def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str
     other.write_bytes((CAPTURES / "java-group-share.pcap").read_bytes()[:-7])
     captures = [*cut(SOURCE, PLACES, folder / "parts"), other]
     script = Path(__file__).with_name("lakehouse_checks.py")
-    done = subprocess.run(
-        [sys.executable, "-P", str(script), str(folder), jars, *map(str, captures)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=environment,
-        timeout=PATIENCE,
-    )
+    command = [sys.executable, "-P", str(script), str(folder), jars, *map(str, captures)]
+    done = ran(command, cwd=folder, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
     found = json.loads(done.stdout)
-    assert isinstance(found, dict)
     return {**found, "folder": folder, "captures": captures, "stderr": done.stderr}
 
 
@@ -124,15 +114,8 @@ def test_the_whole_command(found: dict[str, Any], runtime: tuple[str, dict[str, 
     settings = {**FAST, **SETTINGS, **HIVE, "spark.jars": jars, "spark.sql.warehouse.dir": str(folder / "warehouse")}
     options = ["--engine", "spark", "--master", "local[2]", "--table", f"{NAME}.rotated", "-o", "rotated"]
     conf = [word for item in settings.items() for word in ("--conf", "=".join(item))]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "kafkasniff", "export", *options, "--tables", ",".join(TABLES), *captures, *conf],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=environment,
-        timeout=PATIENCE,
-    )
+    command = [sys.executable, "-P", "-m", "kafkasniff", "export", *options, "--tables", ",".join(TABLES)]
+    done = ran([*command, *captures, *conf], cwd=folder, env=environment, timeout=PATIENCE)
     assert done.returncode == 4, done.stderr[-6000:]
     places = {table: folder / "warehouse" / "kafka.db" / f"rotated_{table}" for table in TABLES}
     last = {table: lacking(rows(folder / "rotated", table), delta_rows(place)) for table, place in places.items()}

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkasniff.analysis import find_question, make_parameters
-from kafkasniff.analysis.export import Export, answer
 from tests.conftest import ROOT
-from tests.spark.conftest import plain
+from tests.spark.conftest import answered, plain
 from tests.tables.exports.exported import CAPTURES, run
 
 if TYPE_CHECKING:
@@ -50,10 +48,7 @@ def answers(spark: SparkSession, folder: Path) -> dict[str, list[dict[str, Any]]
 
 
 def analyzed(folder: Path, name: str, **parameters: object) -> list[dict[str, Any]]:
-    question = find_question(name)
-    accumulator = question(make_parameters(question, parameters))
-    answer(Export.open(str(folder)), accumulator)
-    return [plain(row) for row in accumulator.result().to_pylist()]
+    return [plain(row) for row in answered(folder, name, **parameters)]
 
 
 def alike(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:

@@ -111,5 +111,4 @@ class FailingOutput(StoredOutput):
 def test_executors_without_access(bucket: str) -> None:
     output = StoredOutput(Location.of(bucket.replace("captures", "none").format("out")))
     refusal = output.refusal()
-    assert refusal is not None
     assert refusal.startswith("it cannot be written (")

@@ -19,20 +19,9 @@ def test_what_is_not_given() -> None:
 
 
 def test_all_of_them_in_any_case() -> None:
-    options = SourceOptions.of(
-        {
-            "paths": '["a", "b"]',
-            "Table": "Packets",
-            "COLUMNS": "time, payload",
-            "ports": "9092,9093",
-            "splitSize": "64M",
-            "pushDown": "TRUE",
-            "showSecrets": "yes",
-            "maxBytesPerTrigger": "1g",
-            "finishAfter": "60",
-            "failOnDataLoss": "false",
-        }
-    )
+    given = {"paths": '["a", "b"]', "Table": "Packets", "COLUMNS": "time, payload", "ports": "9092,9093"}
+    given |= {"splitSize": "64M", "pushDown": "TRUE", "showSecrets": "yes", "maxBytesPerTrigger": "1g"}
+    options = SourceOptions.of(given | {"finishAfter": "60", "failOnDataLoss": "false"})
     assert options == SourceOptions(
         ("a", "b"), "packets", ("time", "payload"), (9092, 9093), 64 << 20, True, True, 1 << 30, 60, False
     )

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,9 +19,6 @@ from kafkasniff.spark.options import PIPELINE
 from kafkasniff.spark.source import PacketQuery, look_at_captures, parts_of, plan_looked_at, read_part
 from kafkasniff.tables.exports.captures import Exported
 from tests.capture.timelines import make_captures
-
-if TYPE_CHECKING:
-    pass
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkasniff.analysis import find_question, make_parameters, question_names
-from kafkasniff.analysis.export import Export, answer
+from kafkasniff.analysis.export import Export
 from kafkasniff.errors import UsageError
 from kafkasniff.spark import queries
 from tests.analysis.exports import write_export
@@ -18,6 +18,7 @@ from tests.analysis.test_accumulator import PARAMETERS, QUERIES, pool
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.spark.conftest import answered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,20 +45,12 @@ def frames(spark: SparkSession, folder: Path) -> Iterator[dict[str, DataFrame]]:
         frame.unpersist()
 
 
-def expected(name: str, folder: Path, **parameters: Any) -> list[dict[str, Any]]:
-    question = find_question(name)
-    accumulator = question(make_parameters(question, parameters))
-    answer(Export.open(str(folder)), accumulator)
-    return list(accumulator.result().to_pylist())
-
-
 def plain(frame: DataFrame) -> list[dict[str, Any]]:
     return list(frame.toArrow().to_pylist())
 
 
 @pytest.fixture(scope="module")
 def of_captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of captures."""
     made = tmp_path_factory.mktemp("captures") / "out"
     result = kafkasniff("export", *(ROOT / "captures" / name for name in CAPTURES), "-q", "-o", made)
     assert result.code == 0, result.err
@@ -75,7 +68,7 @@ def read(frames: dict[str, DataFrame], name: str) -> dict[str, DataFrame]:
 def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path) -> None:
     parameters = PARAMETERS.get(name, {})
     found = queries.ask(name, read(frames, name), reducers=2, **parameters)
-    assert plain(found) == expected(name, folder, **parameters)
+    assert plain(found) == answered(folder, name, **parameters)
 
 
 @pytest.mark.parametrize("name", ["churn", *QUERIES[::5]])
@@ -83,7 +76,7 @@ def test_the_same_answers_about_an_export(name: str, spark: SparkSession, of_cap
     """Tasks read its files."""
     question = find_question(name)
     found = queries.answer_export(spark, Export.open(str(of_captures)), question(make_parameters(question, {})))
-    assert found.result().to_pylist() == expected(name, of_captures)
+    assert found.result().to_pylist() == answered(of_captures, name)
 
 
 def test_a_query_without_an_optional_table(frames: dict[str, DataFrame]) -> None:

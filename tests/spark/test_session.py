@@ -7,7 +7,6 @@ import ipaddress
 import os
 import socket
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from kafkasniff.spark.session import (
     launcher_home,
     runs_elsewhere,
 )
+from tests.conftest import ROOT, ran
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,7 +181,8 @@ def test_the_launcher_drops_an_argument(tmp_path: Path, monkeypatch: pytest.Monk
     home = launcher_home(pip, tmp_path)
     assert java_version(home) == 21
     given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "Main", "$HOME"]
-    done = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
+    done = ran([home / "bin" / "java", *given])
+    assert done.returncode == 0
     assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<Main>", "<$HOME>"]
 
 
@@ -199,12 +200,7 @@ def test_neither_java_nor_pyspark_is_a_missing_part_of_the_command_line(tmp_path
         ("", "Spark needs Java 17 or newer"),
         ("pyspark", "Spark needs the package pyspark: pip install"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", script, absent],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
-        )
+        environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        done = ran([sys.executable, "-c", script, absent], env=environment)
         assert done.stdout.startswith(reported), done.stderr
         assert done.stdout.count("\n") == 1

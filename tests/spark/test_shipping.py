@@ -1,7 +1,5 @@
-"""What workers get that have the dependencies only: the zip and the archive beside it, and that both work.
-
-That it gets there: test_cluster.py, test_connect.py.
-"""
+"""What workers get that have the dependencies only: the zip and the archive beside it, and that both work. That it gets
+there: test_cluster.py, test_connect.py."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import io
 import json
 import re
 import shlex
-import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -23,7 +20,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.native import kernel_note
 from kafkasniff.native.library import FILE, PLATFORM
 from kafkasniff.spark.shipping import native_archive, package_zip
-from tests.conftest import ROOT
+from tests.conftest import ROOT, ran
 
 pytest.importorskip("pyspark")
 
@@ -44,14 +41,7 @@ def run_from(path: Path, code: str, folder: Path) -> str:
     """What a Python prints that has kafkasniff from a zip or folder, and otherwise the dependencies only."""
     start = f"import sys; sys.path[:0] = [{str(path)!r}]; sys.path.append({sysconfig.get_paths()['purelib']!r})\n"
     # -S: no path files, so that an editable install is not seen.
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start + code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=120,
-    )
+    done = ran([sys.executable, "-I", "-S", "-c", start + code], cwd=folder, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -161,7 +151,6 @@ def test_what_workers_need_is_documented() -> None:
     needed -= {"click", "rich", "prometheus-client", "protobuf", "duckdb"}
     section = (ROOT / "docs" / "spark.md").read_text().partition("## On a cluster")[2]
     listed = re.search(r"^pip install (.*)$", section, re.M)
-    assert listed is not None
     assert {re.split("[<>=]", name)[0] for name in shlex.split(listed[1])} == needed
     # No module of Spark's needs what the command line needs.
     code = (

@@ -1,7 +1,5 @@
-"""What the default run has of Spark itself: one session, from captures to tables, rows and answers.
-
-Spark's rows are compared with those of the local engine. What a session does besides is in the extended tests.
-"""
+"""What the default run has of Spark itself: one session, from captures to tables, rows and answers. Spark's rows are
+compared with those of the local engine. What a session does besides is in the extended tests."""
 
 from __future__ import annotations
 
@@ -10,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkasniff.analysis import find_question, make_parameters
-from kafkasniff.analysis.export import Export, answer
 from kafkasniff.tables.exports.options import ExportOptions
-from tests.spark.conftest import of_spark, plain
+from tests.spark.conftest import answered, of_spark, plain
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
 
 if TYPE_CHECKING:
@@ -72,8 +68,5 @@ def test_a_question(spark: SparkSession, local: Path) -> None:
 
     parameters: dict[str, Any] = {"by": ("api", "broker")}
     exchanges = spark.read.parquet(str(local / "out" / "exchanges")).repartition(2)
-    question = find_question("latency")
-    accumulator = question(make_parameters(question, parameters))
-    answer(Export.open(str(local / "out")), accumulator)
     found = queries.ask("latency", {"exchanges": exchanges}, reducers=2, **parameters).toArrow().to_pylist()
-    assert found == accumulator.result().to_pylist() != []
+    assert found == answered(local / "out", "latency", **parameters) != []

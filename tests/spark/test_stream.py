@@ -7,9 +7,8 @@ import json
 import logging
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,9 +28,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from kafkasniff.spark.options import NOTES, SourceOptions
 from kafkasniff.spark.stream import CaptureStreamReader
-
-if TYPE_CHECKING:
-    pass
 
 SECOND = 10**9
 RECORD = 16 + 54 + 40
@@ -55,7 +51,6 @@ class Follower:
         self.offset = self.reader.initialOffset()
 
     def look(self, most: int | None = None) -> list[dict[str, Any]]:
-        """The rows of the next micro-batch."""
         limit = ReadAllAvailable() if most is None else ReadMaxBytes(most)
         end = json.loads(json.dumps(self.reader.latestOffset(self.offset, limit)))
         rows = self.rows(self.offset, end)
@@ -67,7 +62,6 @@ class Follower:
         return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
 
     def numbers(self, most: int | None = None) -> list[int]:
-        """The numbers of the frames of the next micro-batch."""
         return [int(row["payload"][:10]) for row in self.look(most)]
 
     def restart(self) -> None:
@@ -219,13 +213,9 @@ def test_only_what_is_there_now(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_log_handlers() -> Iterator[None]:
+def _no_log_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warnings are looked at through pytest only."""
-    logger = logging.getLogger("kafkasniff")
-    propagate = logger.propagate
-    logger.propagate = True
-    yield
-    logger.propagate = propagate
+    monkeypatch.setattr(logging.getLogger("kafkasniff"), "propagate", True)
 
 
 # -- a file that grows -------------------------------------------------------------------------------------------------
@@ -233,9 +223,7 @@ def _no_log_handlers() -> Iterator[None]:
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 PLAIN = (
-    "java-telemetry.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "librdkafka-snaplen-128.pcap",
+    *("java-telemetry.pcap", "librdkafka-ipv6-ns.pcapng", "librdkafka-snaplen-128.pcap"),
     "librdkafka-nanoseconds.pcap",
 )
 ENDLESS = 1 << 40
@@ -298,14 +286,12 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     assert [text for text in reported if not ANEW.search(text)] == [
         text for _, text in reference.notes if not ANEW.search(text)
     ]
-    assert standing is not None
     assert standing.packets >= len(rows)
 
 
 def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:
     data = gzip.compress(pcap(frames(30)))
     found = whole(CaptureFile("a", "a", len(data)), reads(data), 4, complete=False)
-    assert found is not None
     first, standing = found
     assert (standing.index, standing.packets, standing.at, standing.finished) == (4, 30, len(data), True)
     split = split_between(CaptureFile("a", "a", len(data)), None, standing)

@@ -19,21 +19,19 @@ def test_a_task_sees_the_folder_of_the_driver(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out" / ".partial").iterdir())) == 1
 
 
-def test_a_missing_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [(False, r"does not exist on \S+: the driver and all executors need"), (True, "is another folder on ")],
+    ids=["none", "such as /tmp/out, which an earlier run has left there"],
+)
+def test_another_machine(there: bool, said: str, tmp_path: Path) -> None:
     shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     (tmp_path / "out").rename(tmp_path / "elsewhere")
-    with pytest.raises(OutputError, match=r"out: it does not exist on \S+: the driver and all executors need"):
+    if there:
+        share(open_own_folder(tmp_path / "out", make=True) / ".partial")
+    with pytest.raises(OutputError, match=f"out: it {said}"):
         shared.open(open_own_folder(tmp_path))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_of_the_same_name_on_another_machine(tmp_path: Path) -> None:
-    """Such as `/tmp/out`, which an earlier run has left there."""
-    shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
-    (tmp_path / "out").rename(tmp_path / "elsewhere")
-    share(open_own_folder(tmp_path / "out", make=True) / ".partial")
-    with pytest.raises(OutputError, match=r"out: it is another folder on "):
-        shared.open(open_own_folder(tmp_path))
+    assert (tmp_path / "out").exists() == there
 
 
 def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.craft.write import pcap_bytes, pcapng_bytes
+from tests.craft.write import pcap_bytes
 from tests.spark.conftest import of_spark, plain
-from tests.tables.exports.exported import Rows, manifest, run, tables
+from tests.spark.test_connections import HEAD, in_three
+from tests.spark.test_streaming import same_rows
+from tests.tables.exports.exported import manifest, run, tables
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets
 
@@ -19,21 +21,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.extended
 
-HEAD = 3
-"""Blocks of a pcapng file in front of its packets."""
 
-
-def rotated(folder: Path, *, key_log: bytes | None) -> list[Path]:
-    """Connections of both versions in three files; the first of them holds their secrets, if any does."""
-    packets, _ = many()
-    third = len(packets) // 3
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"part-{number}.pcapng" for number in range(3)]
-    for number, path in enumerate(paths):
-        path.write_bytes(pcapng_bytes(packets[number * third : None if number == 2 else (number + 1) * third]))
-    if key_log is not None:
-        paths[0].write_bytes(with_secrets(paths[0].read_bytes(), key_log, blocks=HEAD + 5))
-    return paths
+def rotated(folder: Path) -> tuple[list[Path], bytes]:
+    """Connections of both versions in three files, the first of which holds their secrets; these secrets."""
+    packets, log = many()
+    folder.mkdir()
+    paths = in_three(folder, packets)
+    paths[0].write_bytes(with_secrets(paths[0].read_bytes(), log, blocks=HEAD + 5))
+    return paths, log
 
 
 def another(folder: Path) -> tuple[Path, Path, bytes]:
@@ -49,8 +44,7 @@ def test_packets_with_secrets_between_them(spark: SparkSession, tmp_path: Path) 
     """A DataFrame of packets alone knows nothing of blocks, unless they are asked for. Plans show none of it."""
     from kafkasniff.spark import pipeline
 
-    _, log = many()
-    captures = rotated(tmp_path / "captures", key_log=log)
+    captures, log = rotated(tmp_path / "captures")
     capture, keylog, secrets = another(tmp_path)
     captures.append(capture)
     run(captures, tmp_path / "local", keylog=str(keylog))
@@ -81,19 +75,9 @@ def follow(spark: SparkSession, captures: Path, folder: Path, keylog: Path | Non
     query.awaitTermination()
 
 
-def found_in(folder: Path) -> dict[str, Rows]:
-    """Rows of an export, but for names that a batch cannot know yet."""
-    late = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
-    return {
-        table: sorted(({**row, **dict.fromkeys(late)} for row in found), key=repr)
-        for table, found in tables(folder).items()
-    }
-
-
 def test_streams(spark: SparkSession, tmp_path: Path) -> None:
     """Some connections by what the first capture holds, some by a key log, which has a line more for a later batch."""
-    _, log = many()
-    captures = rotated(tmp_path / "captures", key_log=log)
+    captures, _ = rotated(tmp_path / "captures")
     capture, keylog, secrets = another(tmp_path)
     keylog.write_bytes(b"bad\n")
     follow(spark, tmp_path / "captures", tmp_path / "out", keylog)
@@ -103,7 +87,7 @@ def test_streams(spark: SparkSession, tmp_path: Path) -> None:
     shutil.copy(capture, tmp_path / "captures" / "part-3.pcap")
     follow(spark, tmp_path / "captures", tmp_path / "out", keylog)
     run([*captures, tmp_path / "captures" / "part-3.pcap"], tmp_path / "once", keylog=str(keylog))
-    found = found_in(tmp_path / "out")
-    assert found == found_in(tmp_path / "once")
+    same_rows(tmp_path / "out", tmp_path / "once")
+    found = tables(tmp_path / "out")
     assert len(found["exchanges"]) == 45 + 4
     assert [row["kind"] for row in found["problems"]] == ["tls-key-log"]

@@ -1,7 +1,4 @@
-"""Runs resumed from saved states yield the same as one run.
-
-A state cannot do harm, even if an attacker wrote it.
-"""
+"""Runs resumed from saved states yield the same as one run. A state cannot do harm, even if an attacker wrote it."""
 
 from __future__ import annotations
 
@@ -53,7 +50,6 @@ def test_resumed_runs_equal_one_run(capture: Path) -> None:
 
 
 def batches(value: Any) -> Iterator[tuple[Any, ...]]:
-    """Batches that accompany an event."""
     if isinstance(value, Batch):
         yield value.held, value.records, value.uncompressed
     elif isinstance(value, msgspec.Struct):
@@ -85,7 +81,6 @@ def table(state: bytes) -> list[list[Any]]:
 
 
 def forged(objects: Any) -> bytes:
-    """A state with this table."""
     return small().split(b"\n", 1)[0] + b"\n" + msgspec.msgpack.encode(objects)
 
 
@@ -95,7 +90,6 @@ def tag(kind: type) -> int:
 
 @functools.cache
 def existing() -> Inspector:
-    """An existing one."""
     return Inspector()
 
 

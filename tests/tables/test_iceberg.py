@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.tables.rows import TABLE_NAMES
+from tests.conftest import ran
 from tests.tables.exports.exported import CAPTURES, cut, tables
 
 pytestmark = pytest.mark.extended
@@ -26,7 +27,7 @@ def catalog(tmp_path: Path) -> dict[str, str]:
 def export(catalog: dict[str, str], name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     variables = {f"PYICEBERG_CATALOG__LAKE__{key.upper()}": value for key, value in catalog.items()}
     command = [sys.executable, "-m", "kafkasniff", "export", "--register", name, *map(str, arguments)]
-    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    return ran(command, env={**os.environ, **variables})
 
 
 def registered(catalog: dict[str, str], table: str) -> tuple[list[dict[str, Any]], int]:

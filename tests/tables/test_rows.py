@@ -15,16 +15,9 @@ from kafkasniff.tables.rows.staged import STAGED
 
 def message(kind: str = "request", **fields: Any) -> Message:
     defaults = {
-        "size": 40,
-        "correlation_id": 5,
-        "api_key": 12,
-        "api": "Heartbeat",
-        "api_version": 4,
-        "client_id": "member",
-        "capture": "a.pcap",
-        "time_ns": 1_700_000_000_123_456_789,
-        "client": Endpoint("10.0.0.5", 51334),
-        "broker": Endpoint("fe80::1", 9092),
+        **{"size": 40, "correlation_id": 5, "api_key": 12, "api": "Heartbeat", "api_version": 4, "client_id": "member"},
+        **{"capture": "a.pcap", "time_ns": 1_700_000_000_123_456_789},
+        **{"client": Endpoint("10.0.0.5", 51334), "broker": Endpoint("fe80::1", 9092)},
     }
     return Message(type=kind, **{**defaults, **fields})  # type: ignore[arg-type]
 
@@ -45,54 +38,21 @@ def test_an_answered_exchange() -> None:
     request = message(body={"group_id": "g", "generation_id": 2, "member_id": "m"})
     errors = (ErrorCode(27, "REBALANCE_IN_PROGRESS", "error_code"),)
     response = message("response", size=10, body={"throttle_time_ms": 7, "error_code": 27}, errors=errors)
-    made = row(
-        request,
-        response,
-        latency_ns=1_234_567,
-        duration_ns=2_000_000,
-        connection_id=-5,
-        exchange_id=9,
-        retransmits=2,
-        problems=(Problem("late", "x"),),
-        behind_ns=1_999,
-        muted_ns=0,
-    )
+    facts = {"connection_id": -5, "exchange_id": 9, "retransmits": 2}
+    times = {"latency_ns": 1_234_567, "duration_ns": 2_000_000, "behind_ns": 1_999, "muted_ns": 0}
+    made = row(request, response, problems=(Problem("late", "x"),), **facts, **times)
     assert made == {
         **dict.fromkeys(STAGED["exchanges"].names),
-        "capture": "a.pcap",
-        "connection_id": -5,
-        "exchange_id": 9,
-        "time": 1_700_000_000_123_456,
-        "time_ns": 1_700_000_000_123_456_789,
-        "client_ip": "10.0.0.5",
-        "client_port": 51334,
-        "broker_ip": "fe80::1",
-        "broker_port": 9092,
-        "api_key": 12,
-        "api": "Heartbeat",
-        "api_version": 4,
-        "correlation_id": 5,
-        "client_id": "member",
-        "status": "answered",
-        "request_size": 40,
-        "response_size": 10,
-        "latency_us": 1234,
-        "duration_us": 2000,
-        "throttle_time_ms": 7,
-        "error_code": 27,
-        "error": "REBALANCE_IN_PROGRESS",
-        "error_count": 1,
-        "group_id": "g",
-        "member_id": "m",
-        "topics": [],
-        "partitions": [],
+        **facts,
+        **{"capture": "a.pcap", "time": 1_700_000_000_123_456, "time_ns": 1_700_000_000_123_456_789},
+        **{"client_ip": "10.0.0.5", "client_port": 51334, "broker_ip": "fe80::1", "broker_port": 9092},
+        **{"api_key": 12, "api": "Heartbeat", "api_version": 4, "correlation_id": 5, "client_id": "member"},
+        **{"status": "answered", "request_size": 40, "response_size": 10, "latency_us": 1234, "duration_us": 2000},
+        **{"throttle_time_ms": 7, "error_code": 27, "error": "REBALANCE_IN_PROGRESS", "error_count": 1},
+        **{"group_id": "g", "member_id": "m", "topics": [], "partitions": []},
         "request_body": '{"group_id": "g", "generation_id": 2, "member_id": "m"}',
         "response_body": '{"throttle_time_ms": 7, "error_code": 27}',
-        "problems": ["late"],
-        "retransmits": 2,
-        "behind_us": 1,
-        "muted_us": 0,
-        "wait_us": 0,
+        **{"problems": ["late"], "behind_us": 1, "muted_us": 0, "wait_us": 0},
     }
     assert list(made) == STAGED["exchanges"].names
 

@@ -83,18 +83,9 @@ def topics_fetches(size: int, topics: int, together: int, changed: int) -> bytes
     number = 2
     while not wire.full:
         numbers = range(number, number + together)
-        requests = []
-        for one in numbers:
-            requests.append(
-                kafka.frame(
-                    kafka.int16(1)
-                    + kafka.int16(7)
-                    + kafka.int32(one)
-                    + tail[:epoch]
-                    + kafka.int32(one - 1)
-                    + tail[epoch + 4 :]
-                )
-            )
+        head = kafka.int16(1) + kafka.int16(7)
+        rest = ((kafka.int32(one), tail[:epoch], kafka.int32(one - 1), tail[epoch + 4 :]) for one in numbers)
+        requests = [kafka.frame(head + b"".join(parts)) for parts in rest]
         talk.send("client", b"".join(requests))
         talk.send("broker", b"".join(response_bytes(1, 7, one, session_id=77) for one in numbers))
         number += together

@@ -7,7 +7,7 @@ from typing import Final
 from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, RST, SYN
-from tests.fuzz.costs.streams import begun, exchange
+from tests.fuzz.costs.streams import begun, known
 from tests.fuzz.costs.wire import Talk, Wire
 from tests.kafka.records_craft import Record, batch, record
 
@@ -24,29 +24,23 @@ def topics_errors(size: int, topics: int, kind: int, again: int) -> bytes:
     first, number = 0, 1
     while not wire.full:
         names = [f"t{first + one:x}" for one in range(topics)]
-        codes = [TOPIC_ERRORS[one % len(TOPIC_ERRORS)] for one in range(topics)]
+        coded = [(name, TOPIC_ERRORS[one % len(TOPIC_ERRORS)]) for one, name in enumerate(names)]
         first += 0 if again else topics
         match kind:
             case 0:
                 parts = [{"name": name, "partition_data": [{}]} for name in names]
                 asked = request_bytes(0, 7, number, acks=1, timeout_ms=1_000, topic_data=parts)
-                found = [
-                    {"name": name, "partition_responses": [{"error_code": code}]}
-                    for name, code in zip(names, codes, strict=True)
-                ]
+                found = [{"name": name, "partition_responses": [{"error_code": code}]} for name, code in coded]
                 answer = response_bytes(0, 7, number, responses=found)
             case 1:
                 fetched = [{"topic": name, "partitions": [{}]} for name in names]
                 asked = request_bytes(1, 7, number, replica_id=-1, session_epoch=-1, topics=fetched)
-                got = [
-                    {"topic": name, "partitions": [{"error_code": code, "records": b""}]}
-                    for name, code in zip(names, codes, strict=True)
-                ]
+                got = [{"topic": name, "partitions": [{"error_code": code, "records": b""}]} for name, code in coded]
                 answer = response_bytes(1, 7, number, responses=got)
             case 2:
                 asked = request_bytes(3, 1, number, topics=[{"name": name} for name in names])
-                known = [{"error_code": code, "name": name} for name, code in zip(names, codes, strict=True)]
-                answer = response_bytes(3, 1, number, topics=known)
+                named = [{"error_code": code, "name": name} for name, code in coded]
+                answer = response_bytes(3, 1, number, topics=named)
             case _:
                 ids = [(first << 32 | one + 1).to_bytes(16) for one in range(topics)]
                 wanted = [{"topic_id": one, "partitions": [{}]} for one in ids]
@@ -89,9 +83,7 @@ def attempts_endpoints(size: int, brokers: int) -> bytes:
 def segments_overlaps(size: int, segment: int, back: int) -> bytes:
     """Segments that begin `back` bytes before the end of the one before, after a hole."""
     wire = Wire(size)
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         at = talk.next["client"] + 1
         for _ in range(20_000):
             if wire.full:
@@ -107,25 +99,10 @@ def members_groups(size: int, groups: int, members: int) -> bytes:
     number = 1
     while not wire.full:
         group, member, generation = f"g{number % groups:x}", f"m{number % members:x}", number // groups
-        talk.send(
-            "client",
-            request_bytes(
-                11,
-                2,
-                number,
-                group_id=group,
-                session_timeout_ms=9_000,
-                member_id=member,
-                protocol_type="consumer",
-                protocols=[{"name": "range"}],
-            ),
-        )
-        talk.send(
-            "broker",
-            response_bytes(
-                11, 2, number, generation_id=generation, protocol_name="range", leader=member, member_id=member
-            ),
-        )
+        joins = {"group_id": group, "session_timeout_ms": 9_000, "member_id": member, "protocol_type": "consumer"}
+        talk.send("client", request_bytes(11, 2, number, **joins, protocols=[{"name": "range"}]))
+        joined = {"generation_id": generation, "protocol_name": "range", "leader": member, "member_id": member}
+        talk.send("broker", response_bytes(11, 2, number, **joined))
         number += 1
     return wire.pcap()
 
@@ -150,9 +127,7 @@ def leaders_topics(size: int, topics: int, brokers: int) -> bytes:
 def unanswered_connections(size: int) -> bytes:
     """Each connection has a request without a response, and is reset."""
     wire = Wire(size)
-    for place, talk in enumerate(wire.talks()):
-        talk.open()
-        exchange(talk, 0)
+    for place, talk in enumerate(known(wire)):
         talk.send("client", kafka.request(3, 1, 1, kafka.array([kafka.string("t")]), client_id=f"c{place:x}"))
         talk.packet("broker", b"", talk.next["broker"], RST | ACK)
     return wire.pcap()

@@ -1,7 +1,5 @@
-"""Hostile captures, each made of two or three quantities that meet: requests that wait, and gaps that look at each.
-
-The fuzz families make short inputs in great numbers. What a megabyte costs shows only in long inputs.
-"""
+"""Hostile captures, each made of two or three quantities that meet: requests that wait, and gaps that look at each. The
+fuzz families make short inputs in great numbers. What a megabyte costs shows only in long inputs."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.costs.wire import Talk, Wire
 
@@ -22,7 +24,6 @@ def alive(number: int) -> bytes:
 
 
 def exchange(talk: Talk, number: int) -> None:
-    """A request and its response."""
     talk.send("client", heartbeat(number))
     talk.send("broker", alive(number))
 
@@ -30,10 +31,15 @@ def exchange(talk: Talk, number: int) -> None:
 def begun(size: int) -> tuple[Wire, Talk]:
     """A wire and a connection on it that is known to be Kafka's."""
     wire = Wire(size)
-    talk = Talk(wire)
-    talk.open()
-    exchange(talk, 0)
-    return wire, talk
+    return wire, next(known(wire))
+
+
+def known(wire: Wire) -> Iterator[Talk]:
+    """Connections that are known to be Kafka's."""
+    for talk in wire.talks():
+        talk.open()
+        exchange(talk, 0)
+        yield talk
 
 
 def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together: int) -> bytes:
@@ -52,9 +58,7 @@ def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together:
 def segments_holes(size: int, segment: int, run: int, backwards: int) -> bytes:
     """Segments of `segment` bytes, a byte missing after each `run` of them, in order or reversed, unacknowledged."""
     wire = Wire(size)
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         places, at = [], talk.next["client"] + 1
         for number in range(16_000):
             places.append(at)
@@ -84,9 +88,7 @@ def early_requests(size: int, early: int, reverse: int, hole: int) -> bytes:
     """This many responses are captured in front of their requests, in their order or against it."""
     wire = Wire(size)
     early = min(early, size // 64)
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         number = 1
         while not wire.full:
             numbers = range(number, number + early)
@@ -112,19 +114,14 @@ def unfinished_connections(size: int, stated: int, segment: int) -> bytes:
     """Each connection begins a long message and says no more than the beginning of it."""
     wire = Wire(size)
     begun = kafka.int32(stated) + kafka.int16(kafka.PRODUCE) + kafka.int16(3) + kafka.int32(1) + kafka.string("c")
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         talk.send("client", begun + bytes(min(stated, segment)), segment)
     return wire.pcap()
 
 
 def repeats_segments(size: int, repeats: int, segment: int) -> bytes:
-    """Each segment this many times."""
     wire = Wire(size)
-    for talk in wire.talks():
-        talk.open()
-        exchange(talk, 0)
+    for talk in known(wire):
         number = 1
         while not wire.full and number < 20_000:
             data = b"".join(heartbeat(number + more) for more in range(max(1, segment // 22)))

@@ -1,8 +1,5 @@
-"""The cost of a byte, counted as lines of Python and as memory, for each pair at its extreme numbers.
-
-Time depends on the machine; these do not. `sys.settrace` reports the lines, in kafkasniff only, so that
-quadratic work shows, and so does every turn of a loop. What Arrow does has no lines: its memory is counted.
-"""
+"""The cost of a byte for each pair at its extreme numbers, which no machine changes: lines of Python in kafkasniff
+(quadratic work shows), and memory, which also shows what Arrow does."""
 
 from __future__ import annotations
 
@@ -30,16 +27,10 @@ MOST_BYTES: Final = 32 << 20
 """Memory that is asked for at once over the larger input; what is kept of each of its bytes is some hundreds."""
 
 FEW: Final = (
-    "gaps-outstanding",
-    "nested-records",
-    "sessions-partitions",
-    "datagrams-fragments",
-    "records-odd",
+    *("gaps-outstanding", "nested-records", "sessions-partitions", "datagrams-fragments", "records-odd"),
     "labels-depth",
 )
 """Those of the default run: reading, TCP, records and sessions."""
-
-
 CHECKED: Final = (
     *("topics-errors", "clients-errors", "attempts-endpoints", "segments-overlaps", "members-groups", "leaders-topics"),
     *("connections-unanswered", "producers-batches", "gaps-outstanding", "requests-early", "names-requests"),

@@ -17,8 +17,6 @@ _OVERHEAD: Final = 16 + 14 + 20 + 20
 
 
 class Wire:
-    """A capture in the making, up to `size` bytes."""
-
     def __init__(self, size: int, step_ns: int = 1_000) -> None:
         self.packets: list[Packet] = []
         self.time_ns = START_NS
@@ -69,7 +67,6 @@ class Talk(Conversation):
         return self._next
 
     def packet(self, side: Side, payload: bytes, at: int, flags: int = ACK) -> None:
-        """A segment at any sequence number."""
         self._add(side, flags, payload, seq=at)
 
     def open(self) -> None:

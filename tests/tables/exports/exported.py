@@ -110,8 +110,6 @@ def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:
 
 
 class StagedRows:
-    """What a stager wrote, by table."""
-
     def __init__(self) -> None:
         self.batches: dict[str, list[pa.RecordBatch]] = {table: [] for table in TABLE_NAMES}
         self.closed = False

@@ -29,9 +29,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(params=["memory", pytest.param("S3", marks=pytest.mark.extended)])
 def place(request: pytest.FixtureRequest) -> str:
     """A folder in memory, and a bucket of an S3 server."""
-    found = request.getfixturevalue("memory" if request.param == "memory" else "bucket")
-    assert isinstance(found, str)
-    return found
+    return request.getfixturevalue("memory" if request.param == "memory" else "bucket")
 
 
 def objects(address: str) -> dict[str, bytes]:

@@ -66,12 +66,8 @@ def test_streams_and_other_salts_are_refused() -> None:
 # -- resumed runs: with any cuts, number of runs and number of processes, the rows are those of one run ----------------
 
 SOME = (
-    "java-codecs.pcap",
-    "java-sasl.pcap",
-    "kraft-three-brokers.pcap",
-    "librdkafka-snaplen-128.pcap",
-    "old-raw-sasl.pcap",
-    "zookeeper-3.9-cluster.pcap",
+    *("java-codecs.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-snaplen-128.pcap"),
+    *("old-raw-sasl.pcap", "zookeeper-3.9-cluster.pcap"),
 )
 
 

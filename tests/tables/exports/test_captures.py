@@ -36,8 +36,6 @@ CAPTURE = pcap(frames(2_000))
 
 
 class Reads:
-    """A file that counts its reads."""
-
     def __init__(self, content: bytes = CONTENT) -> None:
         self.content = content
         self.made: list[tuple[int, int]] = []
@@ -77,11 +75,7 @@ def grown(data: bytes, exported: Exported) -> bool:
     return exported.examine("path", identify("new", len(data), Reads(data)), Reads(data)).grown
 
 
-@given(
-    st.lists(st.integers(1, len(CAPTURE)), min_size=1, max_size=5),
-    st.integers(1, len(CAPTURE)),
-    st.booleans(),
-)
+@given(st.lists(st.integers(1, len(CAPTURE)), min_size=1, max_size=5), st.integers(1, len(CAPTURE)), st.booleans())
 def test_a_capture_has_grown_if_it_begins_with_an_exported_one(done: list[int], size: int, other: bool) -> None:
     begin = CAPTURE if not other else CAPTURE[:40] + b"?" + CAPTURE[41:]
     exported = Exported([manifest_entry(CAPTURE[:one]) for one in done])

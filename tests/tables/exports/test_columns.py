@@ -130,12 +130,19 @@ def any_exchange(
     return framed(header + tags + found[0]), framed(kafka.int32(correlation_id) + answer + found[1])
 
 
+KINDS = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
+
+
+def supported() -> list[tuple[int, int]]:
+    """All pairs that the kernel has programs for."""
+    return [kind for kind in KINDS if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+
+
 def of_every_kind(path: Path, connections: int) -> Path:
     """Exchanges of every version of every API that the kernel supports, on each connection."""
     rng = random.Random(7)
     talks = [talk(number) for number in range(connections)]
-    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
-    taken = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+    taken = supported()
     assert len(taken) > 200
     for one in talks:
         chosen = taken * BODIES
@@ -238,9 +245,7 @@ def test_exchanges_with_problems_are_columns(options: ExportOptions, tmp_path: P
 def test_damaged_bodies(seed: int, tmp_path: Path, columns: list[int]) -> None:
     """Bodies of all kinds with other bytes, most of them Fetch and Produce."""
     rng = random.Random(seed)
-    kinds = [(key, version) for key in api_keys() if (found := api(key)) is not None for version in found.versions]
-    data = [kind for kind in kinds if kind[0] in {0, 1}]
-    rest = [kind for kind in kinds if exchange_kind(*kind, show_secrets=True, names=True) is not None]
+    data, rest = [kind for kind in KINDS if kind[0] in {0, 1}], supported()
     talks = [talk(number) for number in range(12)]
     for one in talks:
         for number in range(3, fewer(40, 100)):

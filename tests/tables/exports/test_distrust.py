@@ -25,7 +25,6 @@ CAPTURE = CAPTURES / "java-group-share.pcap"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of the capture."""
     folder = tmp_path_factory.mktemp("whole") / "out"
     run([CAPTURE], folder)
     return folder
@@ -92,7 +91,6 @@ def bad_text(out: Path) -> None:
 
 
 def bad_index(out: Path) -> None:
-    """Indices beyond a dictionary."""
     path = staged(out, "records")
     column = pa.DictionaryArray.from_arrays(pa.array([7] * 10_000, pa.int32()), pa.array(["a"]), safe=False)
     with_column(path, "topic", column)

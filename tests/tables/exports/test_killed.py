@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.capture.waiting import until
 from tests.choice import ALL, DEEP
 from tests.runtime.test_worker_processes import alive
 from tests.tables.exports.exported import CAPTURES, TWO, cut, files, manifest, named_files, run, tables
@@ -92,7 +93,6 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     killed = 0
     for _ in range(20 if DEEP else 3):
         process = start(tmp_path / "out", parts)
-        assert process.stdout is not None
         process.stdout.readline()
         time.sleep(dice.uniform(0, 1.1 * span))
         process.kill()
@@ -130,10 +130,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     out, error = process.communicate()
     assert process.returncode == -signal.SIGKILL, error
     pids = [int(pid) for pid in out.split("\n")[1].split()]
-    deadline = time.monotonic() + 60
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a worker lives on"
-        time.sleep(0.1)
+    until(lambda: not any(map(alive, pids)))
     run(parts, tmp_path / "one")
     run(parts, tmp_path / "out", jobs=2)
     assert tables(tmp_path / "out") == tables(tmp_path / "one")

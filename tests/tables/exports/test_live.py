@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
+from tests.capture.waiting import until
 from tests.choice import in_turn, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
@@ -35,21 +35,16 @@ from tests.tables.exports.exported import (
     tables,
     without_software,
 )
+from tests.tables.exports.stored import KilledError
 
 SOME = (
-    "java-codecs.pcap",
-    "java-sasl.pcap",
-    "kraft-three-brokers.pcap",
-    "librdkafka-snaplen-128.pcap",
+    *("java-codecs.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap", "librdkafka-snaplen-128.pcap"),
     "old-raw-sasl.pcap",
 )
 
 
 class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -86,12 +81,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wait(export: LiveExport) -> None:
     """Wait until the files being made are ready to be committed."""
-    assert export._making is not None
     making, _ = export._making
-    deadline = time.monotonic() + 60
-    while not making.done:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: making.done)
 
 
 def capture_live(capture: Path, folder: Path, commits: int, **more: Any) -> live.LiveResult:
@@ -111,7 +102,6 @@ def capture_live(capture: Path, folder: Path, commits: int, **more: Any) -> live
 
 
 def renamed(found: dict[str, Rows]) -> dict[str, Rows]:
-    """Rows with the capture's name replaced."""
     return {
         table: sorted(
             ({name: "eth7" if name == "capture" and value else value for name, value in row.items()} for row in some),
@@ -263,19 +253,15 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     return export
 
 
-class Interrupted(BaseException):
-    """By a signal."""
-
-
 def test_an_interruption_within_a_batch_leaves_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
-        raise Interrupted
+        raise KilledError
 
     one, other = list(batches(CAPTURES / "kraft-two-brokers.pcap", 4))[::20][:2]
     export = LiveExport(tmp_path, ExportOptions(), "eth7", clock=Clock())
     export.feed(one)
     monkeypatch.setattr(live, "inspected", interrupted)
-    with pytest.raises(Interrupted), export:
+    with pytest.raises(KilledError), export:
         export.feed(other)
     assert export.torn
     assert not (tmp_path / "manifest.json").exists()

@@ -30,23 +30,13 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert parsed(state="state/run-00001-0123456789ab.state").runs == 1
 
 
-FOREIGN = [
-    "../../victim",
-    "/etc/passwd",
-    "s3://bucket/exchanges/date=2026-11-21/part-00001.parquet",
-    "exchanges/../../../victim",
-    "exchanges/date=2026-11-21/../part-00001.parquet",
-    "exchanges/date=2026-11-21/.bashrc",
-    "exchanges/date=today/part-00001-00000.parquet",
-    "records/date=2026-11-21/part-00001-00000.parquet",
-    "exchanges/date=2026-11-21/part-00001-00000.parquet\n",
-    "exchanges//part-00001-00000.parquet",
-    "manifest.json",
-    "state/run-1.state",
-    "run-00001.state",
-    "state/run-00001-XYZ.state",
-    "",
-]
+FOREIGN = (
+    *("../../victim", "/etc/passwd", "exchanges/../../../victim", "exchanges//part-00001-00000.parquet"),
+    *("exchanges/date=2026-11-21/../part-00001.parquet", "s3://bucket/exchanges/date=2026-11-21/part-00001.parquet"),
+    *("exchanges/date=2026-11-21/.bashrc", "exchanges/date=2026-11-21/part-00001-00000.parquet\n"),
+    *("exchanges/date=today/part-00001-00000.parquet", "records/date=2026-11-21/part-00001-00000.parquet"),
+    *("manifest.json", "state/run-1.state", "run-00001.state", "state/run-00001-XYZ.state", ""),
+)
 
 
 def test_names_of_other_files() -> None:
@@ -62,10 +52,8 @@ def test_names_of_other_files() -> None:
     [
         ({"schema_version": 9}, f"out has tables of schema version 9, not {SCHEMA_VERSION}"),
         ({"runs": -1}, "out/manifest.json is not a manifest of an export: "),
-        ({"runs": 1 << 40}, "not a manifest"),
-        ({"runs": 1 << 70}, "not a manifest"),
-        ({"engine": "other"}, "not a manifest"),
-        ({"format": "other"}, "not a manifest"),
+        *(({"runs": count}, "not a manifest") for count in (1 << 40, 1 << 70)),
+        *(({name: "other"}, "not a manifest") for name in ("engine", "format")),
         ({"tables": {"exchanges": {"rows": -1, "files": []}}}, "not a manifest"),
     ],
     ids=str,

@@ -72,12 +72,8 @@ def test_partitions_are_bounded_and_no_row_is_lost(capture: Path, whole: dict[st
     problems = [row for row in rows(tmp_path / "out", "problems") if row["kind"] == DATE_BOUND]
     assert sorted(row["detail"] for row in problems) == sorted(result.notices)
     (reported,) = [detail for detail in result.notices if " rows of exchanges" in detail]
-    moved = [
-        row
-        for name, part in by_partition(tmp_path / "out")["exchanges"].items()
-        for row in part
-        if name.startswith(undated)
-    ]
+    parts = by_partition(tmp_path / "out")["exchanges"].items()
+    moved = [row for name, part in parts if name.startswith(undated) for row in part]
     first, last = (date_of(pick(row["time_ns"] for row in moved)) for pick in (min, max))
     assert reported == (
         f"{len(moved)} rows of exchanges, from {len(dates) - FEW} dates between {first} and {last}, are in the "

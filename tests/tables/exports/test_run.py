@@ -45,17 +45,10 @@ from tests.tables.exports.exported import (
 )
 
 SOME = (
-    "franz-go.pcap",
-    "java-group-share.pcap",
-    "java-sasl.pcap",
-    "kraft-three-brokers.pcap",
-    "librdkafka-snaplen-128.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "old-message-formats.pcap",
-    "old-raw-sasl.pcap",
+    *("franz-go.pcap", "java-group-share.pcap", "java-sasl.pcap", "kraft-three-brokers.pcap"),
+    *("librdkafka-snaplen-128.pcap", "librdkafka-ipv6-ns.pcapng", "old-message-formats.pcap", "old-raw-sasl.pcap"),
 )
 """Ids and names, SASL, the metadata log, cut packets, IPv6, message sets."""
-
 
 Exports = Callable[..., tuple[Path, Result]]
 
@@ -97,17 +90,12 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_bytes_before_compression(tmp_path: Path) -> None:
     """For any way of reading records: the size of the same records before the codecs."""
+    names = ("compression", "record_count", "bytes", "uncompressed_bytes")
     found = []
     for number, options in enumerate((ExportOptions(), ExportOptions(records=True))):
         run([CAPTURES / "librdkafka-codecs.pcap"], tmp_path / str(number), options)
-        found.append(
-            sorted(
-                (one["compression"], one["record_count"], one["bytes"], one["uncompressed_bytes"])
-                for row in rows(tmp_path / str(number), "exchanges")
-                if row["api"] == "Produce"
-                for one in row["partitions"]
-            )
-        )
+        asked = (row for row in rows(tmp_path / str(number), "exchanges") if row["api"] == "Produce")
+        found.append(sorted(tuple(one[name] for name in names) for row in asked for one in row["partitions"]))
     columns, full = found
     assert columns == full
     assert {codec for codec, *_ in columns} == {"none", "gzip", "snappy", "lz4", "zstd"}
@@ -219,12 +207,8 @@ def test_rows_match_the_requests_in_the_clients_log(name: str, exports: Exports)
 def test_the_files(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap", CAPTURES / "old-raw-sasl.pcap"], tmp_path)
     reported = manifest(tmp_path)
-    assert (reported["format"], reported["schema_version"], reported["engine"]) == (
-        "kafkasniff-export",
-        SCHEMA_VERSION,
-        "local",
-    )
-    assert reported["version"] == __version__
+    known = {"format": "kafkasniff-export", "schema_version": SCHEMA_VERSION, "engine": "local", "version": __version__}
+    assert reported | known == reported
     assert [Path(one["name"]).name for one in reported["captures"]] == ["java-codecs.pcap", "old-raw-sasl.pcap"]
     assert files(tmp_path) == named_files(tmp_path)
     for name in files(tmp_path):

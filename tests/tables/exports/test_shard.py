@@ -17,15 +17,7 @@ from kafkasniff.tables.checkpoint import Carried
 from kafkasniff.tables.exports import shard as module
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.shard import (
-    CHECKPOINT,
-    Hooks,
-    ReadingProgress,
-    ShardResult,
-    ShardTask,
-    parts,
-    run_shard,
-)
+from kafkasniff.tables.exports.shard import CHECKPOINT, Hooks, ReadingProgress, ShardResult, ShardTask, parts, run_shard
 from kafkasniff.tables.exports.staged import DamagedRunError, StagedTable
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions

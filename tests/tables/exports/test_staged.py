@@ -14,42 +14,21 @@ from kafkasniff.tables.rows.staged import SORT_KEYS, STAGED
 from tests.choice import examples
 
 SMALL = st.none() | st.integers(-2, 3)
-ROWS = {
-    "exchanges": st.fixed_dictionaries(
-        {
-            "api": st.none() | st.sampled_from(["Fetch", "Produce", "ApiVersions"]),
-            "time_ns": SMALL,
-            "connection_id": st.integers(-2, 2),
-            "exchange_id": st.integers(0, 3),
-            "client_id": st.text("xyz", max_size=2),
-        }
-    ),
-    "records": st.fixed_dictionaries(
-        {
-            "api": st.sampled_from(["Fetch", "Produce"]),
-            "_time_ns": SMALL,
-            "connection_id": st.integers(-2, 2),
-            "exchange_id": st.integers(0, 3),
-            "_position": st.integers(0, 5),
-            "topic": st.none() | st.sampled_from(["a", "b"]),
-        }
-    ),
-    **dict.fromkeys(
-        ("connections", "transport"),
-        st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
-    ),
-    "problems": st.fixed_dictionaries(
-        {
-            "time_ns": SMALL,
-            "connection_id": SMALL,
-            "exchange_id": SMALL,
-            "packet": SMALL,
-            "offset": SMALL,
-            "kind": st.sampled_from(["a", "b"]),
-            "detail": st.none() | st.text("xy", max_size=2),
-        }
-    ),
+IDS = {"connection_id": st.integers(-2, 2), "exchange_id": st.integers(0, 3)}
+API = st.sampled_from(["Fetch", "Produce", "ApiVersions"])
+VALUES: dict[str, dict[str, Any]] = {
+    "exchanges": {"api": st.none() | API, "time_ns": SMALL, **IDS, "client_id": st.text("xyz", max_size=2)},
+    "records": {
+        **{"api": API, "_time_ns": SMALL, **IDS},
+        **{"_position": st.integers(0, 5), "topic": st.sampled_from([None, "a", "b"])},
+    },
+    **{name: {"time_ns": SMALL, "connection_id": st.integers(-9, 9)} for name in ("connections", "transport")},
+    "problems": {
+        **dict.fromkeys(("time_ns", "connection_id", "exchange_id", "packet", "offset"), SMALL),
+        **{"kind": st.sampled_from(["a", "b"]), "detail": st.none() | st.text("xy", max_size=2)},
+    },
 }
+ROWS = {table: st.fixed_dictionaries(values) for table, values in VALUES.items()}
 
 
 def key(row: dict[str, Any], table: str) -> tuple[Any, ...]:

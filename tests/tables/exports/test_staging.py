@@ -38,8 +38,6 @@ EXCHANGES = {"ApiVersions": 2, "Metadata": 2, "Produce": 12, "Fetch": 8}
 
 
 class Staging:
-    """A state, its stager, and what was staged."""
-
     def __init__(self, options: ExportOptions = OPTIONS, predicate: str | None = None, **more: Any) -> None:
         self.files = StagedRows()
         self.options = options
@@ -105,7 +103,6 @@ def test_connections_of_selected_exchanges() -> None:
     made = Staging(OPTIONS, 'api == "Heartbeat"').take(batch(mixed()))
     assert made.end().rows("connections") == []
     learned = made.state.enricher.catalog.learned_facts
-    assert learned is not None
     assert ("10.0.0.9", 9092) in learned.kafka
     assert ("10.0.0.80", 80) not in learned.kafka
 
@@ -119,7 +116,6 @@ def test_relative_times_count_from_the_first_packet_with_a_time() -> None:
     assert made.state.start_ns == START_NS + 4 * 100_000
     # What a resumed run filters by.
     for one in (made.stager, new_stager(made.state, OPTIONS, parse_filter('time < "+1s"'), made.files)):
-        assert one._selector is not None
         assert one._selector.start_ns == made.state.start_ns
 
 

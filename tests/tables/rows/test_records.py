@@ -57,24 +57,14 @@ BATCHES = st.lists(SOUND | LEGACY | WRAPPED, max_size=5)
 def exchange(records: dict[str, Any] | None, problems: tuple[Problem, ...] = (), number: int = 1) -> Exchange:
     parts = [{"partition_index": 3, "records": records}, {"partition_index": 4, "records": None}]
     body = {"responses": [{"topic_id": ID, "_topic_name": "orders", "partitions": parts}]}
-    response = Message(
-        "response",
-        9,
-        api_key=1,
-        api="Fetch",
-        api_version=13,
-        body=body,
-        problems=problems,
-        capture="a.pcap",
-        time_ns=1_781_000_000_123_456_789,
-    )
+    about: dict[str, Any] = {"api_key": 1, "api": "Fetch", "api_version": 13, "time_ns": 1_781_000_000_123_456_789}
+    response = Message("response", 9, body=body, problems=problems, capture="a.pcap", **about)
     return Exchange(number, 1, "answered", None, response, connection_id=-7, exchange_id=number)
 
 
 def made(
     data: bytes, how: str, most: int = MAX_RECORDS
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str, int | None]]]:
-    """Rows and problems of a `records` field."""
     options = DecodeOptions(records=how, max_records=most)  # type: ignore[arg-type]
     context = DecodeContext(options)
     one = exchange(decode_records(data, 0, len(data), context), tuple(context.problems))

@@ -39,21 +39,9 @@ def resolved(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def staged(**values: Any) -> dict[str, Any]:
     pending = values.pop("pending", None)
-    row = {
-        "connection_id": 1,
-        "exchange_id": 1,
-        "time_ns": 150,
-        "api_key": 1,
-        "api": "Fetch",
-        "api_version": 13,
-        "broker_ip": "10.0.0.9",
-        "broker_port": 9092,
-        "topics": [],
-        "partitions": [],
-        "problems": [],
-        "_pending": None if pending is None else msgspec.msgpack.encode(pending),
-    }
-    return {**row, **values}
+    row = {"connection_id": 1, "exchange_id": 1, "time_ns": 150, "api_key": 1, "api": "Fetch", "api_version": 13}
+    row |= {"broker_ip": "10.0.0.9", "broker_port": 9092, "topics": [], "partitions": [], "problems": []}
+    return {**row, "_pending": None if pending is None else msgspec.msgpack.encode(pending), **values}
 
 
 def test_software_announced_late() -> None:
