@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from kafkasniff.capture.live.live import LiveSource
 
 PATIENCE = 120
 """Seconds after which what was waited for is not going to happen: far beyond what a busy machine needs."""
+
+
+def until(happened: Callable[[], object]) -> None:
+    """Ask again until the condition holds; fail if it never does."""
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
