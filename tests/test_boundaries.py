@@ -16,7 +16,7 @@ from kafkasniff.packets import PacketBatch
 from tests.baseline.inputs import DISTURBANCES
 from tests.choice import examples, one_in
 from tests.conftest import shipped_captures
-from tests.craft import damage
+from tests.craft import damage, disturb
 from tests.craft.batches import batch
 from tests.craft.outcome import Line, Output, outcome, output
 from tests.craft.packet import Packet
@@ -26,7 +26,7 @@ from tests.enrich.talks import both
 
 SHIPPED = {path.name: path for path in shipped_captures()}
 
-UNREST = {"calm": damage.composed(), **DISTURBANCES}
+UNREST = {"calm": damage.composed(), "resegmented": disturb.resegmented, **DISTURBANCES}
 
 
 @functools.cache
