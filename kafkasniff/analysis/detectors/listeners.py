@@ -72,7 +72,7 @@ WRONG_BROKER: Final = "wrong-broker"
 SHOWN: Final = 3
 """Addresses that a title names."""
 MISLED: Final = 3
-"""A broker that has just become leader may name itself and refuse a request all the same."""
+"""So many refusals count: a broker that has just become leader may name itself and still refuse a request."""
 _NEVER: Final[Mapping[str, str]] = {
     "refused": "refused",
     "unanswered": "unanswered",
@@ -296,7 +296,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         """Addresses that clients have from their settings alone, and at which nothing ever listens."""
         accepting |= set(self.parts["opened"].table().column("broker").to_pylist())
         named |= {_endpoint(row["host"], row["port"]) for row in self.parts["registered"].table().to_pylist()}
-        ports = {_port(broker): broker for broker in (*accepting, *named)}
+        ports = {_port(broker) for broker in accepting | named}
         for row, evidence in self._failed.rows(self):
             broker, opening = row["broker"], row["opening"]
             if opening == "silent" or broker in named or broker in accepting or not ports:
