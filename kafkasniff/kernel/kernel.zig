@@ -58,7 +58,7 @@ fn stop(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=25 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=26 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {

@@ -215,8 +215,7 @@ pub const Link = struct {
         const flow = half.flowOf(e);
         const size: u32 = @truncate(@as(u64, @intCast(p.wire)));
         const end = seq +% size;
-        flow.data += p.wire;
-        flow.spoke = p.time;
+        flow.spoken(p.time, end, size);
         if (half.next) |next| {
             if (!isAfter(end, next)) return link.repeated(e, p, seq, size);
             if (isAfter(seq, next)) flow.miss(e.gpa, link.missing(p, next, seq));
@@ -369,6 +368,8 @@ pub fn describe(e: *Engine, c: *const Connection) void {
         const flow = half.flow orelse continue;
         if (i == 0) row.spoke = flow.spoke;
         row.data[i], row.lost[i] = .{ flow.data, flow.lost };
+        row.trips[i], row.slow_trips[i] = .{ flow.trips, flow.slow_trips };
+        row.slowest_trip = @max(row.slowest_trip, flow.slowest_trip);
         row.lost_longest = @max(row.lost_longest, flow.lost_longest);
         flow.putStalls(e, @intCast(i), .{ .acked = half.acked, .heard = link.halves[1 - d].packets }, link.last_time);
     }

@@ -6,7 +6,8 @@
 //!   if their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded. If the receiver sends new data
 //!   all the time, it gets acknowledgements, without which TCP stops at the first timeout: packets pass both ways.
 //! - *hole*: later data (or the FIN) arrived, earlier data is missing, and the receiver does not acknowledge it either. If
-//!   it does, only the capture lacks it.
+//!   it does, only the capture lacks it. Behind an outage, a sender that had to wait begins with the one segment that it
+//!   retransmits, and what it had sent after that is missing: then data was stuck since its last segment before.
 
 const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
@@ -29,8 +30,15 @@ const MAX_HOLES = 64;
 const MAX_STALLS = 32;
 /// Shorter ones are ordinary losses.
 const MIN_STALL_NS = 500_000_000;
+/// Kernels delay acknowledgements for 0.2 s at most: round trips that take longer had to wait on the way.
+const SLOW_TRIP_NS = 250_000_000;
 /// Fewer retransmissions do not prove that nothing arrives.
 const MIN_RETRIES = 2;
+/// A sender that paused for this long, and for so many times its usual pause, may have been cut off.
+const MIN_PAUSE_NS = 1_000_000_000;
+const UNUSUAL = 16;
+/// Fewer segments of the size before the pause may be lost by chance.
+const MIN_LOST = 2;
 /// Segments that are not numbered (IPv6) and overtaken by others were lost if they are missing for this long.
 const REORDERED_NS = 3_000_000;
 
@@ -42,8 +50,10 @@ const Receiver = struct { acked: ?u32, heard: i64 };
 
 pub const Flow = struct {
     /// Missing data: its sequence numbers, and time and number (IPv4) of the segment that followed it; `heard`: packets of
-    /// the receiver by then.
-    pub const Hole = struct { begin: u32, end: u32, since: i64, number: u16, heard: i64 };
+    /// the receiver by then; `stuck`: when the sender paused, if the hole follows the first segment after that.
+    pub const Hole = struct { begin: u32, end: u32, since: i64, number: u16, heard: i64, stuck: i64 = NO_TIME };
+    /// A pause: the last segment before, the first after it, where this ends, and the largest segment before.
+    const Pause = struct { since: i64 = NO_TIME, until: i64 = 0, end: u32 = 0, largest: u32 = 0 };
     const Stall = struct {
         since: i64,
         until: i64,
@@ -60,8 +70,15 @@ pub const Flow = struct {
     /// Payload bytes, including retransmissions, and when it last sent some.
     data: i64 = 0,
     spoke: i64 = NO_TIME,
+    /// Time between two segments: a moving average.
+    usual: i64 = 0,
+    pause: Pause = .{},
     /// Each new minimum of the round trip to the receiver.
     records: std.ArrayList(Record) = .empty,
+    /// Measured round trips, those that were slow, and the slowest.
+    trips: i64 = 0,
+    slow_trips: i64 = 0,
+    slowest_trip: i64 = 0,
     /// The segment whose round trip is measured.
     timed_end: ?u32 = null,
     timed_since: i64 = 0,
@@ -95,6 +112,19 @@ pub const Flow = struct {
         flow.stalls.clearAndFree(gpa);
     }
 
+    /// The sender sends data up to a number.
+    pub fn spoken(flow: *Flow, time: i64, end: u32, size: u32) void {
+        flow.data += size;
+        if (flow.spoke != NO_TIME) {
+            const quiet = @max(time -| flow.spoke, 0);
+            if (quiet >= MIN_PAUSE_NS and @divFloor(quiet, UNUSUAL) > flow.usual) {
+                flow.pause = .{ .since = flow.spoke, .until = time, .end = end, .largest = flow.largest };
+            }
+            flow.usual += @divFloor(quiet - flow.usual, 8);
+        }
+        flow.spoke = time;
+    }
+
     /// A segment that follows all others.
     pub fn sent(flow: *Flow, gpa: Allocator, time: i64, end: u32, size: u32) void {
         if (flow.timed_end == null) flow.timed_end, flow.timed_since = .{ end, time };
@@ -120,6 +150,9 @@ pub const Flow = struct {
     fn sample(flow: *Flow, gpa: Allocator, time: i64, taken: i64) void {
         // Clocks of several captures disagree.
         if (taken < 0) return;
+        flow.trips += 1;
+        if (taken >= SLOW_TRIP_NS) flow.slow_trips += 1;
+        flow.slowest_trip = @max(flow.slowest_trip, taken);
         const records = flow.records.items;
         if (records.len != 0 and taken >= records[records.len - 1].taken or records.len == MAX_RECORDS) return;
         flow.records.append(gpa, .{ .time = time, .taken = taken }) catch exhausted();
@@ -203,7 +236,11 @@ pub const Flow = struct {
     /// Data is missing before a segment.
     pub fn miss(flow: *Flow, gpa: Allocator, hole: Hole) void {
         if (flow.holes.items.len == MAX_HOLES) _ = flow.holes.orderedRemove(0);
-        flow.holes.append(gpa, hole) catch exhausted();
+        var found = hole;
+        const pause = &flow.pause;
+        const large = hole.end -% hole.begin > MIN_LOST * pause.largest;
+        if (large and hole.begin == pause.end and hole.since -| pause.until < MIN_STALL_NS) found.stuck = pause.since;
+        flow.holes.append(gpa, found) catch exhausted();
     }
 
     /// The hole that a segment fills, or a part of it.
@@ -222,6 +259,12 @@ pub const Flow = struct {
         if (ahead > 0 or (ahead == 0 and missing >= REORDERED_NS)) {
             flow.lost += 1;
             flow.lost_longest = @max(flow.lost_longest, missing);
+            if (hole.stuck != NO_TIME and isMissing(hole, receiver)) {
+                var stall = flow.stallOf(hole, receiver, hole.since, true);
+                stall.since = hole.stuck;
+                flow.stalled(gpa, stall);
+                hole.stuck = NO_TIME;
+            }
         }
         if (missing >= MIN_STALL_NS and isMissing(hole, receiver)) flow.stalled(gpa, flow.stallOf(hole, receiver, p.time, true));
     }

@@ -196,6 +196,10 @@ pub const LinkRow = extern struct {
     /// The lowest, from the capture point to the broker and back, and to the client and back.
     round_trips: [2]i64,
     lost_longest: i64,
+    slowest_trip: i64,
+    /// Round trips that were measured, to the broker and to the client, and those that only a queue explains.
+    trips: [2]i64,
+    slow_trips: [2]i64,
     packets: [2]i64,
     data: [2]i64,
     again: [2]i64,

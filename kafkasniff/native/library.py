@@ -179,7 +179,7 @@ def address_of(text: bytes, kept: list[bytes]) -> int:
 # -- the library -------------------------------------------------------------------------------------------------------
 
 
-ABI: Final = 25
+ABI: Final = 26
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..broker import RealBroker
-from ..distribution import SetupError
+from ..distribution import DEFAULT_VERSION, SetupError
 from ..scenario import digest
 from ..sniffer import Sniffer, SniffOptions
 
@@ -35,6 +35,8 @@ class Fault:
     looks_like: str = ""
     """File name of the recording of trouble that this one only looks like."""
     sniff: SniffOptions = field(default_factory=SniffOptions)
+    version: str = DEFAULT_VERSION
+    """Release of brokers whose release does not matter to the function."""
 
 
 class Stage:
@@ -53,7 +55,9 @@ class Stage:
     def broker(self, start: bool = True, **options: Any) -> RealBroker:
         """A broker (options as of ``RealBroker``), started unless ``start`` is false."""
         number = len(self.brokers) + 1
-        broker = RealBroker(self.work / f"broker-{number}", **{"node_id": number, **options})
+        broker = RealBroker(
+            self.work / f"broker-{number}", **{"node_id": number, "version": self._fault.version, **options}
+        )
         broker.choose_ports()
         self.brokers.append(broker)
         self._stack.callback(broker.stop)

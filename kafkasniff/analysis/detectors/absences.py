@@ -7,7 +7,7 @@ that is answered. Connections that the broker closed or reset shortly before bel
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -181,18 +181,21 @@ def usual_absences(links: Sequence[TcpLink]) -> list[Absence]:
 
 
 def closed_at_once(links: Sequence[TcpLink]) -> Iterator[tuple[int, int]]:
-    """When a broker closed all of its connections, and several that had lasted: spans for `Spans`.
+    """When a broker closed all of its connections, one of which had lasted, and did not answer a connect at once.
 
-    Connections of one client alone prove no absence, since a proxy or firewall may have ended them.
+    Spans for `Spans`. A connection that ended then proves nothing against its client or the way to the broker; nor does
+    it prove an absence, since a proxy or firewall may have ended the connections of a single client.
     """
     open_then = Spans((link.time_ns, link.over_ns) for link in links if link.works)
+    opened = sorted(link.time_ns for link in links if link.arrives)
     dropped = sorted(
         (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
     )
     for group in _runs(dropped, TOGETHER_NS):
         first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
-        lasted = sum(link.over_ns - link.time_ns > TOGETHER_NS for link in group)
-        if lasted >= AT_LEAST and not open_then.surround(first, last):
+        lasted = any(link.over_ns - link.time_ns > TOGETHER_NS for link in group)
+        stays = open_then.surround(first, last) or bisect_right(opened, last) < bisect_right(opened, last + TOGETHER_NS)
+        if lasted and not stays:
             yield first - 1, last + 1
 
 

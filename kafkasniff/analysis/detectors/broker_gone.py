@@ -152,7 +152,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             controls = not history.controllers.isdisjoint({broker, *others})
             if number is None:
                 unknown.append(absence.first_ns)
-                found.append(self._finding(broker, absence, others, None, None, {}, 0, controls=controls))
+                found.append(self._finding(broker, absence, others, None, None, {}, 0, 0, controls=controls))
                 continue
             node = (self.clusters.group(broker), number)
             reported.add(node)
@@ -166,10 +166,10 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 if listed is not None and any(link.time_ns >= listed for link in absence.failed):
                     listed = None  # connects prove more than what others believe
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
-            before = history.moved_before(node, absence.first_ns)
-            found.append(self._finding(broker, absence, others, restarted, listed, moved, before, controls=controls))
+            before = history.moved_before(node, absence.first_ns), history.refused_before(broker, absence.first_ns)
+            found.append(self._finding(broker, absence, others, restarted, listed, moved, *before, controls=controls))
         found = [self._again_and_again(findings) for findings in _by_subject(found)]
-        found += self._missing(history, reported)
+        found += self._missing(history, brokers, reported, explained)
         return [*found, *self._restarts(history, explained, sorted(unknown))]
 
     def absent(self, finding: Finding) -> int:
@@ -194,7 +194,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             values={**worst.values, "absences": len(findings)},
         )
 
-    def _missing(self, history: BrokerHistory, reported: set[tuple[str | None, int]]) -> Iterator[Finding]:
+    def _missing(
+        self,
+        history: BrokerHistory,
+        brokers: Iterable[str],
+        reported: set[tuple[str | None, int]],
+        explained: set[tuple[str | None, int, int]],
+    ) -> Iterator[Finding]:
         """Findings for brokers that only Metadata of others shows to be gone: partitions lost a replica."""
         nodes: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
         for row in self.resolved("short").to_pylist():
@@ -206,22 +212,39 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             if listed is None or listed > last:
                 continue  # it is back, or was never there
             topics = sorted({str(row["topic"]) for row in rows})
+            span = f"since {clock_time(first)[:-3]} according to the metadata of other brokers"
+            restarted = history.new_epoch(node, first, None)
+            if restarted is None:
+                span += ", not back by the end of the capture"
+            else:
+                explained.add((*node, restarted["epoch"]))
+                back = restarted["first"]
+                span += f", back at {clock_time(back)[:-3]} ({elapsed(back - first)}) according to its new epoch"
+            facts = [f"{plural(len(rows), 'partition')} of {some(topics)} without this replica"]
+            own = [one for one in brokers if (self.clusters.group(one), history.node_at(one)) == node]
+            before = _handed_over(
+                history.moved_before(node, first), sum(history.refused_before(one, first) for one in own)
+            )
+            facts += before
             yield self.finding(
-                "warning",
-                f"broker {node[1]}{in_cluster(self.clusters, node[0])} gone since {clock_time(first)[:-3]} according "
-                f"to the metadata of other brokers, not back by the end of the capture: "
-                f"{plural(len(rows), 'partition')} of {some(topics)} without this replica",
+                "note" if before else "warning",
+                f"broker {node[1]}{in_cluster(self.clusters, node[0])} gone {span}: {', '.join(facts)}",
                 meaning=(
-                    "The other brokers no longer list it, and it is no longer an in-sync replica of these partitions. "
-                    "If fewer than min.insync.replicas remain, producers with acks=all are refused "
+                    "The other brokers no longer list it, and it is no longer an in-sync replica of these partitions"
+                    + (". " if restarted is None else ", until it is back. ")
+                    + "If fewer than min.insync.replicas remain, producers with acks=all are refused "
                     "(NOT_ENOUGH_REPLICAS)."
                 ),
-                advice="Find out why this broker stopped, and start it, or move its replicas to other brokers.",
-                subject={"broker": str(node[1])},
+                advice=(
+                    "Find out why this broker stopped"
+                    + (", and start it, or move its replicas to other brokers." if restarted is None else ".")
+                    + (" A planned restart moves the leaders first, as here." if before else "")
+                ),
+                subject={"broker": own[0] if len(own) == 1 else str(node[1])},
                 count=sum(row["count"] for row in rows),
                 first=first,
-                last=last,
-                values={"topics": topics[:MAX_TOPICS], "partitions": len(rows), "back": False},
+                last=last if restarted is None else max(last, restarted["first"]),
+                values={"topics": topics[:MAX_TOPICS], "partitions": len(rows), "back": restarted is not None},
             )
 
     def _finding(  # noqa: PLR0917 - all of it describes one absence
@@ -232,7 +255,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
-        before: int,
+        moved_before: int,
+        refused_before: int,
         *,
         controls: bool,
     ) -> Finding:
@@ -240,7 +264,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
         `restarted` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None
         if unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
-        them. `before` counts partitions that had moved before. `others` are further listeners that were gone with it.
+        them. `moved_before` counts partitions that had moved before, `refused_before` requests that the broker refused
+        since they had. `others` are further listeners that were gone with it.
         """
         back, how = absence.back_ns, ""
         if back is None and restarted is not None:
@@ -248,7 +273,9 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         elif back is None and listed is not None:
             back, how = listed, ", according to the metadata of other brokers"
         first = clock_time(absence.first_ns)[:-3]
-        planned = before > 0 and all(link.time_ns < absence.first_ns + PLANNED_NS for link in absence.failed)
+        planned = moved_before + refused_before > 0 and all(
+            link.time_ns < absence.first_ns + PLANNED_NS for link in absence.failed
+        )
         if back is None:
             span = f"since {first}, " + (
                 "and not needed after that" if planned else "not back by the end of the capture"
@@ -264,8 +291,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         facts.append(f"{plural(len(absence.clients), 'client')} ({some(absence.clients)})")
         if others:
             facts.append(f"also {some(others)} at the same address")
-        if before:
-            facts.append(f"leaders of {plural(before, 'partition')} moved before that")
+        facts += _handed_over(moved_before, refused_before)
         if moved:
             moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
             facts.append(f"leaders moved: {', '.join(moves)}")
@@ -299,7 +325,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "listeners": [broker, *others],
                 "back": back is not None,
                 "controller": controls,
-                "leaders_moved_before": before,
+                "leaders_moved_before": moved_before,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if restarted is None else restarted["epoch"],
             },
@@ -367,6 +393,13 @@ def _by_node(
             failed=tuple(sorted((link for one in node for link in one[1].failed), key=_time)),
         )
         yield lead[0], whole, lead[2], sorted(one[0] for one in node if one is not lead)
+
+
+def _handed_over(moved: int, refused: int) -> list[str]:
+    """What shows that a broker had handed over its leaders (controlled shutdown)."""
+    if moved:
+        return [f"leaders of {plural(moved, 'partition')} moved before that"]
+    return [f"no longer leader for {plural(refused, 'request')} just before that"] if refused else []
 
 
 def _meaning(absence: Absence) -> str:

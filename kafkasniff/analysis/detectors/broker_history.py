@@ -57,10 +57,11 @@ MAX_LEADERS: Final = 1 << 17
 """Partitions by leader; also lists of brokers, by the second."""
 MAX_NODES: Final = 1 << 14
 """Endpoints of brokers; also epochs of brokers."""
+NOT_LEADER_OR_FOLLOWER: Final = 6
 _BODY: Final = re.compile(r'"brokers":\[')
 _REPLICA: Final = r'"replica_state":\{"replica_id":(?P<node>[0-9]{1,9}),"replica_epoch":(?P<epoch>[0-9]{1,18})\}'
 _LEADER: Final = ("topic", "partition", "leader", "leader_epoch", "count", "first", "last")
-_APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
+_APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch", "Produce")
 
 
 BODIES: Final[Bodies] = {
@@ -98,6 +99,12 @@ def fact_shapes() -> dict[str, Shape]:
             weight="count",
             bound=MAX_LEADERS,
         ),
+        "refusals": Shape(
+            keys=(*BROKER, ("second", pa.int64())),
+            measures=(*count, *seen),
+            weight="count",
+            bound=MAX_LEADERS,
+        ),
         "controllers": Shape(keys=BROKER, measures=count, weight="count", bound=MAX_NODES),
         "epochs": Shape(
             keys=(*CLUSTER, node, ("epoch", pa.int64())),
@@ -113,6 +120,7 @@ def add_facts(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     _metadata(detector, only(batch, in_any(batch, "api", ("Metadata",))))
     _registrations(detector, only(batch, in_any(batch, "api", ("BrokerRegistration", "BrokerHeartbeat"))))
     _replicas(detector, only(batch, in_any(batch, "api", ("Fetch",))))
+    _refusals(detector, only(batch, pc.equal(column(batch, "error_code"), NOT_LEADER_OR_FOLLOWER)))
 
 
 def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
@@ -203,6 +211,14 @@ def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     )
 
 
+def _refusals(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Produce and Fetch requests that a broker refused because another one leads the partition."""
+    time = column(batch, "time_ns")
+    second = floor_divided(time, 1_000_000_000)
+    counts = {"count": np.ones(batch.num_rows, np.int64), "first": time, "last": time}
+    detector.parts["refusals"].add({"broker": broker_endpoint(batch), "second": second, **counts})
+
+
 _Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
@@ -286,6 +302,10 @@ class BrokerHistory:
         """Rows of the partial answer `epochs` by cluster and node, with ascending epochs."""
         self._starts = {node: sorted(rows[1:], key=itemgetter("first", "epoch")) for node, rows in self.epochs.items()}
         self._listed = _listed(detector)
+        self._refusals: dict[str, list[dict[str, Any]]] = {}
+        for row in detector.parts["refusals"].table().to_pylist():
+            if row["first"] is not None:
+                self._refusals.setdefault(row["broker"], []).append(row)
         self.controllers = {row["broker"] for row in detector.parts["controllers"].table().to_pylist()}
         """Endpoints of active controllers."""
         self._led, self._leaders = _leaders(detector)
@@ -333,6 +353,14 @@ class BrokerHistory:
             named_ns, leader = leaders[bisect_left(leaders, (at_ns, -1)) - 1]
             found += leader != node[1] and named_ns > at_ns - SHUTDOWN_NS
         return found
+
+    def refused_before(self, broker: str, at_ns: int) -> int:
+        """Requests that a broker refused just before a time since it no longer led the partition.
+
+        Responses name the new leader then (KIP-951), so clients need no metadata in which it does.
+        """
+        rows = self._refusals.get(broker, ())
+        return sum(row["count"] for row in rows if at_ns - SHUTDOWN_NS < row["first"] < at_ns)
 
     def new_leaders(self, node: _Node, since_ns: int, until_ns: int | None) -> dict[int, int] | None:
         """The new leaders of partitions that a broker led before a given time, with partition counts.

@@ -83,6 +83,8 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     # A broker does not read from connections that a quota muted (KIP-219).
     "transport-trouble": ("throttled-clients",),
     "blocked-streams-groups": ("missing-topics",),
+    # A broker that stops still accepts connections, and closes them.
+    "closed-early": ("broker-gone",),
     "hidden-errors": (
         *("damaged-records", "fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries"),
         *("shared-instances", "wrong-broker"),
@@ -190,17 +192,17 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
         for by in _chain(cause, index)[1:]:
             if ordered[by].severity == "warning":
                 ordered[by] = msgspec.structs.replace(ordered[by], severity="error")
+    parts = {index for index, by in cause.items() if _is_part(ordered[index], ordered[by])}
+    chains = [[index, *(one for one in _chain(cause, index)[1:] if one not in parts)] for index in range(len(ordered))]
     effects: dict[int, list[str]] = {}
-    for index, by in cause.items():
-        finding = ordered[index]
-        if index not in cause.values() and _is_part(finding, ordered[by]):
-            effects.setdefault(by, []).append(finding.title)
+    for index in sorted(parts):
+        if len(chains[index]) > 1:
+            effects.setdefault(chains[index][1], []).append(ordered[index].title)
     explained = []
-    for index, whole in enumerate(ordered):
-        if index in cause and whole.title in effects.get(cause[index], ()):
+    for index, (whole, chain) in enumerate(zip(ordered, chains, strict=True)):
+        if index in parts and len(chain) > 1:
             continue
         finding = _with_effects(whole, effects[index]) if index in effects else whole
-        chain = _chain(cause, index)
         if len(chain) > 1:
             because = ordered[chain[1]]
             finding = msgspec.structs.replace(
@@ -229,7 +231,7 @@ def _chain(cause: Mapping[int, int], place: int) -> list[int]:
 
 def _is_part(effect: Finding, cause: Finding) -> bool:
     """Whether the cause's finding says it all."""
-    causes = _PARTS.get(effect.detector)
+    causes = _PARTS.get(str(effect.subject.get("kind")), _PARTS.get(effect.detector))
     if causes is None or (causes != _ANY and _kinds_of(cause).isdisjoint(causes)):
         return False
     worse = SEVERITIES.index(effect.severity) < SEVERITIES.index(cause.severity)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -26,6 +27,7 @@ from kafkasniff.analysis.detectors.absences import (
     Spans,
     TcpLink,
     add_links,
+    closed_at_once,
     links_by_broker,
     links_shape,
     usual_absences,
@@ -42,12 +44,15 @@ FAR_NS: Final = 200_000_000
 """A round trip this long is trouble: it is more than between any two places on Earth with a good network."""
 SEVERAL: Final = 2
 """Connections whose fastest round trip is long, while that of others is short, show a queue on the path."""
+WAITED: Final = 3
+"""So many slow round trips of a connection, a third of those that were measured, show the same."""
 ENOUGH: Final = 20
 """Packets of a connection without a handshake: an acknowledgement of few may have been delayed."""
 WAY_COLUMNS: Final = (
     *("client_ip", "broker_ip", "broker_port", "opening", "broker_round_trip_us", "client_round_trip_us"),
     *("client_packets", "broker_packets", "client_data", "broker_data"),
-    *("client_again", "broker_again", "client_lost", "broker_lost"),
+    *("client_round_trips", "broker_round_trips", "client_slow_round_trips", "broker_slow_round_trips"),
+    *("slowest_round_trip_us", "client_again", "broker_again", "client_lost", "broker_lost"),
 )
 """Columns of the table `transport` that are needed."""
 
@@ -60,9 +65,11 @@ class Way(msgspec.Struct, frozen=True):
     least: int
     """The same for the whole way, by the fastest connection."""
     most: int
-    """By the slowest connection: its fastest round trip."""
+    """By the slowest connection: its fastest round trip, or its slowest if many are slow (`waited`)."""
     slow: int
-    """Number of connections whose fastest round trip is at least `FAR_NS`."""
+    """Number of connections whose fastest round trip is at least `FAR_NS`, or many of whose round trips are slow."""
+    waited: int
+    """Number of the latter."""
     again: int
     """Number of segments that were sent again, or lost before the capture point."""
 
@@ -74,7 +81,7 @@ class Way(msgspec.Struct, frozen=True):
     @property
     def queued(self) -> bool:
         """It takes longer at times, although nothing is lost."""
-        return self.slow >= SEVERAL and self.most - self.least >= FAR_NS
+        return (self.slow >= SEVERAL or self.waited > 0) and self.most - self.least >= FAR_NS
 
 
 def ways_shapes() -> dict[str, Shape]:
@@ -84,6 +91,7 @@ def ways_shapes() -> dict[str, Shape]:
         ("least_us", pa.int64(), "min"),
         ("most_us", pa.int64(), "max"),
         ("slow", pa.int64(), "sum"),
+        ("waited", pa.int64(), "sum"),
         ("again", pa.int64(), "sum"),
     )
     return {"ways": Shape(keys=PAIR, measures=measures)}
@@ -98,17 +106,29 @@ def round_trips(batch: pa.RecordBatch) -> pa.Array:
     return pc.if_else(pa.array(spoke & (opened | enough)), both, pa.scalar(None, pa.int64()))
 
 
+def waited(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Whether many round trips of a connection were slow (rows of `transport`): acknowledgements wait on the way."""
+    found = np.zeros(batch.num_rows, np.bool_)
+    for end in ("client", "broker"):
+        slow = integers(column(batch, f"{end}_slow_round_trips"))
+        found |= (slow >= WAITED) & (3 * slow >= integers(column(batch, f"{end}_round_trips")))
+    return found
+
+
 def add_ways(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `transport`."""
     both = round_trips(batch)
-    slow = pc.fill_null(pc.greater_equal(both, FAR_NS // 1000), False)
+    slow = pc.fill_null(pc.greater_equal(both, FAR_NS // 1000), False).to_numpy(zero_copy_only=False)
+    queued = waited(batch)
+    slowest = pc.if_else(pa.array(queued), column(batch, "slowest_round_trip_us"), both)
     detector.parts["ways"].add(
         {
             **pairs(batch),
             "to_broker_us": column(batch, "broker_round_trip_us"),
             "least_us": both,
-            "most_us": both,
-            "slow": slow.cast(pa.int64()),
+            "most_us": slowest,
+            "slow": (slow | queued).astype(np.int64),
+            "waited": queued.astype(np.int64),
             "again": sum(integers(column(batch, name)) for name in WAY_COLUMNS[-4:]),
         }
     )
@@ -122,6 +142,7 @@ def ways(detector: Accumulator[Any]) -> dict[tuple[str | None, str], Way]:
             (row["least_us"] or 0) * 1000,
             (row["most_us"] or 0) * 1000,
             row["slow"],
+            row["waited"],
             row["again"],
         )
         for row in detector.parts["ways"].table().to_pylist()
@@ -412,7 +433,7 @@ class CutConnections(Detector[CutThresholds]):
     def findings(self) -> Iterator[Finding]:
         used = set(self.parts["used"].table().column("connection_id").to_pylist())
         for broker, links in links_by_broker(self).items():
-            down = Spans(absence.span for absence in usual_absences(links))
+            down = Spans((*(absence.span for absence in usual_absences(links)), *closed_at_once(links)))
             cut = [
                 link
                 for link in links

@@ -25,6 +25,7 @@ from kafkasniff.analysis.detectors.paths import (
     outages,
     round_trips,
     stalls_shapes,
+    waited,
     ways,
     ways_shapes,
 )
@@ -92,9 +93,10 @@ class TransportTrouble(Detector[TransportThresholds]):
     arrive, the finding says so (a black hole for large packets). Segments that were lost before the capture point count
     as retransmitted.
 
-    A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are faster
-    (a queue on the path, because a link is full). Data that is acknowledged that late while new data of the other end
-    arrives waits in such a queue and did not get lost. A link that most large messages pass slowly is a warning, too.
+    A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are
+    faster, or for a third of a connection's round trips (a queue on the path, because a link is full). Data that is
+    acknowledged that late while new data of the other end arrives waits in such a queue and did not get lost. A link
+    that most large messages pass slowly is a warning, too.
 
     Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
     read, not why.
@@ -172,9 +174,14 @@ class TransportTrouble(Detector[TransportThresholds]):
             self.parts["packets"].add({**pairs(late), **counts})
             add_ways(self, batch)
             took = round_trips(batch)
-            is_slow = pc.fill_null(pc.greater_equal(took, FAR_NS // 1000), False)
-            slow, took = only(batch, is_slow), took.filter(is_slow)
-            notes = [f"round trip of at least {elapsed(us * 1000)}" for us in took.to_pylist()]
+            is_far = pc.fill_null(pc.greater_equal(took, FAR_NS // 1000), False)
+            took = pc.if_else(is_far, took, column(batch, "slowest_round_trip_us"))
+            is_slow = pc.or_(is_far, pa.array(waited(batch)))
+            slow = only(batch, is_slow)
+            notes = [
+                f"round trips of {'at least' if far else 'up to'} {elapsed(us * 1000)}"
+                for us, far in zip(took.filter(is_slow).to_pylist(), is_far.filter(is_slow).to_pylist(), strict=True)
+            ]
             self._slow.add(self, slow, pairs(slow), pa.array(notes, pa.string()))
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)

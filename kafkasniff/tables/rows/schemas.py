@@ -389,6 +389,19 @@ _TRANSPORT: Final = (
     Column("client_lost", pa.int64(), "late segments of the client that were lost before the capture point"),
     Column("broker_lost", pa.int64(), "the same of the broker"),
     Column("lost_longest_us", pa.int64(), "the longest time for which one of them was missing"),
+    Column(
+        "broker_round_trips",
+        pa.int64(),
+        "number of round trips to the broker that were measured: one segment after the other, none of them sent again",
+    ),
+    Column("client_round_trips", pa.int64(), "the same to the client"),
+    Column(
+        "broker_slow_round_trips",
+        pa.int64(),
+        "those of at least 250 ms: kernels delay acknowledgements for 200 ms at most, so they waited on the way",
+    ),
+    Column("client_slow_round_trips", pa.int64(), "the same to the client"),
+    Column("slowest_round_trip_us", pa.int64(), "the longest of all these round trips"),
     Column("stalls", _array(STALL), "times in which data of the client or the broker did not arrive"),
 )
 TRANSPORT: Final = pa.schema(_fields(_TRANSPORT))

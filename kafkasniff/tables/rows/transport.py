@@ -65,6 +65,7 @@ def transport_rows(links: Links) -> pa.RecordBatch:
         "ended_ns": _unless(~has_ended, ended),
         "quiet_ns": _unless(~has_ended | (spoke == NO_TIME), np.maximum(ended - np.where(has_ended, spoke, 0), 0)),
         "lost_longest_us": rows["lost_longest"] // 1000,
+        "slowest_round_trip_us": rows["slowest_trip"] // 1000,
         "stalls": _stalls(links),
     }
     for number, side in enumerate(_SIDES):
@@ -73,6 +74,8 @@ def transport_rows(links: Links) -> pa.RecordBatch:
         # Those of the client lead to the broker.
         trips = rows["round_trips"][:, 1 - number]
         columns[f"{side}_round_trip_us"] = _unless(trips == UNKNOWN, trips // 1000)
+        columns[f"{side}_round_trips"] = rows["trips"][:, 1 - number]
+        columns[f"{side}_slow_round_trips"] = rows["slow_trips"][:, 1 - number]
         for name in ("packets", "data", "again", "late", "lost", "closed"):
             columns[f"{side}_{name}"] = rows[name][:, number]
         columns[f"{side}_closed_us"] = rows["closed_ns"][:, number] // 1000

@@ -48,7 +48,7 @@ def waits(detector: TransportTrouble, *rows: dict[str, Any], round_trip: float =
     for row in rows:
         detector.parts["stalls"].add({name: [value] for name, value in row.items()})
     way = {"client_ip": ["a"], "broker": ["x"], "to_broker_us": [1], "least_us": [round(round_trip * 1e6)]}
-    detector.parts["ways"].add(way | {"most_us": [round(round_trip * 1e6)], "slow": [0], "again": [0]})
+    detector.parts["ways"].add(way | {"most_us": [round(round_trip * 1e6)], "slow": [0], "waited": [0], "again": [0]})
     return [str(one.subject["trouble"]) for one in detector.findings()]
 
 

@@ -16,13 +16,15 @@ from typing import Final, Literal
 
 from kafkasniff.packets import ACK, FIN, RST, SYN
 from kafkasniff.timing import Trouble
-from tests.oracle.timing.stalls import MAX_HOLES, MissingData, StallWatch
+from tests.oracle.timing.stalls import MAX_HOLES, StallWatch
 from tests.oracle.timing.trouble_log import TroubleLog
 
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
 MAX_FLYING: Final = 64
 """Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
+SLOW_TRIP_NS: Final = 250_000_000
+"""Kernels delay acknowledgements for 0.2 s at most: round trips that take longer had to wait on the way."""
 RECENT: Final = 8
 """Number of segments per half that are remembered to distinguish a packet captured twice from a retransmission."""
 
@@ -40,10 +42,14 @@ class LinkHalf(StallWatch):
         self.link = link
         self.data = 0
         """Payload bytes, including retransmissions."""
-        self.spoke: int | None = None
-        """When it last sent payload."""
         self.records: tuple[tuple[int, int], ...] = ()
         """(time, round trip to the receiver) of each new minimum; ns."""
+        self.trips = 0
+        """Measured round trips …"""
+        self.slow_trips = 0
+        """… those that were slow …"""
+        self.slowest_trip_ns = 0
+        """… and the slowest."""
         self.trouble = TroubleLog()
         """What was wrong with its packets."""
         self._next: int | None = None
@@ -103,7 +109,7 @@ class LinkHalf(StallWatch):
         end = (seq + wire) & _MASK
         expected = self._next
         self.data += wire
-        self.spoke = time
+        self._speaks(time, end)
         if expected is None:
             self._next = end
         else:
@@ -130,11 +136,11 @@ class LinkHalf(StallWatch):
         """A segment that does not follow all others."""
         if self._is_known(seq, wire, ident):
             return  # one packet, captured twice
-        for place, (begin, until, since, *more) in enumerate(self._holes):
+        for place, (begin, until, since, *_) in enumerate(self._holes):
             if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
                 self.trouble.came_late(time, since)
-                self._came_late(time, self._holes[place], ident)
-                rest = [MissingData(begin, seq, since, *more), MissingData(end, until, since, *more)]
+                left = self._came_late(time, self._holes[place], ident)
+                rest = [left._replace(until=seq), left._replace(begin=end)]
                 rest = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
                 self._holes = (*self._holes[:place], *rest, *self._holes[place + 1 :])[-MAX_HOLES:]
                 return
@@ -171,6 +177,9 @@ class LinkHalf(StallWatch):
         """A round trip to the receiver was measured."""
         if taken < 0:
             return  # clocks of several captures disagree
+        self.trips += 1
+        self.slow_trips += taken >= SLOW_TRIP_NS
+        self.slowest_trip_ns = max(self.slowest_trip_ns, taken)
         records = self.records
         if (not records or taken < records[-1][1]) and len(records) < MAX_RECORDS:
             self.records = (*records, (time, taken))

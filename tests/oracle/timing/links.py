@@ -188,6 +188,7 @@ def _row(link: Link, known: tuple[int, int, int] | None) -> dict[str, Any]:
         "broker_round_trip_us": None if broker_trip is None else broker_trip // 1000,
         "client_round_trip_us": None if client_trip is None else client_trip // 1000,
         "lost_longest_us": max(half.lost_longest_ns for half in sides.values()) // 1000,
+        "slowest_round_trip_us": max(half.slowest_trip_ns for half in sides.values()) // 1000,
         "stalls": [
             {"sender": side, **stall._asdict()}
             for side, half in sides.items()
@@ -199,5 +200,6 @@ def _row(link: Link, known: tuple[int, int, int] | None) -> dict[str, Any]:
         row |= {f"{side}_ip": ends[side].address, f"{side}_port": ends[side].port}
         row |= {f"{side}_packets": half.packets, f"{side}_data": half.data, f"{side}_lost": half.lost}
         row |= {f"{side}_again": trouble.again, f"{side}_late": trouble.late, f"{side}_closed": trouble.closed}
+        row |= {f"{side}_round_trips": half.peer.trips, f"{side}_slow_round_trips": half.peer.slow_trips}
         row[f"{side}_closed_us"] = trouble.closed_ns // 1000
     return row

@@ -6,7 +6,8 @@ Two kinds of evidence, since a capture is made before or after the place where p
   their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded. If the receiver sends new data all
   the time, it gets acknowledgements, without which TCP stops at the first timeout: packets pass both ways.
 - *hole*: later data (or the FIN) arrived, earlier data is missing, and the receiver does not acknowledge it either. If
-  it does, only the capture lacks it.
+  it does, only the capture lacks it. Behind an outage, a sender that had to wait begins with the one segment that it
+  retransmits, and what it had sent after that is missing: then data was stuck since its last segment before.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ MIN_STALL_NS: Final = 500_000_000
 MIN_RETRIES: Final = 2
 """Fewer retransmissions do not prove that nothing arrives."""
 
+MIN_PAUSE_NS: Final = 1_000_000_000
+UNUSUAL: Final = 16
+"""A sender that paused for this long, and for so many times its usual pause, may have been cut off."""
+MIN_LOST: Final = 2
+"""Fewer segments of the size before the pause may be lost by chance."""
 REORDERED_NS: Final = 3_000_000
 """Segments that are not numbered (IPv6) and overtaken by others were lost if they are missing for this long."""
 MAX_HOLES: Final = 64
@@ -64,6 +70,8 @@ class MissingData(NamedTuple):
     number: int
     receiver_packets: int
     """How many packets the receiver had sent by then."""
+    stuck: int | None = None
+    """When the sender paused, if the hole follows the first segment after that."""
 
 
 class StallWatch:
@@ -77,6 +85,12 @@ class StallWatch:
         """Late segments that were sent again, rather than reordered: lost before the capture point."""
         self.lost_longest_ns = 0
         """How long one of them was missing at most."""
+        self.spoke: int | None = None
+        """When it last sent payload."""
+        self._usual = 0
+        """Time between two segments: a moving average."""
+        self._pause: tuple[int, int, int, int] | None = None
+        """The last segment before a pause, the first after it, where this ends, and the largest segment before."""
         self.largest = 0
         """Bytes of the largest segment that was captured in order …"""
         self.passed = 0
@@ -100,21 +114,39 @@ class StallWatch:
         self._quiet = 0
         """… and the longest time without any before that."""
 
+    def _speaks(self, time: int, end: int) -> None:
+        """It sends data up to a number."""
+        if self.spoke is not None:
+            quiet = max(time - self.spoke, 0)
+            if quiet >= MIN_PAUSE_NS and quiet // UNUSUAL > self._usual:
+                self._pause = self.spoke, time, end, self.largest
+            self._usual += (quiet - self._usual) // 8
+        self.spoke = time
+
     def _misses(self, begin: int, until: int, time: int, ident: int) -> None:
         """Data is missing before a segment."""
-        hole = MissingData(begin, until, time, ident >> 16, self.peer.packets)
+        stuck = None
+        if self._pause is not None:
+            since, over, end, largest = self._pause
+            if begin == end and time - over < MIN_STALL_NS and (until - begin) & _MASK > MIN_LOST * largest:
+                stuck = since
+        hole = MissingData(begin, until, time, ident >> 16, self.peer.packets, stuck)
         self._holes = (*self._holes[1 - MAX_HOLES :], hole)
 
-    def _came_late(self, time: int, hole: MissingData, ident: int) -> None:
-        """A segment filled a hole, or a part of it."""
+    def _came_late(self, time: int, hole: MissingData, ident: int) -> MissingData:
+        """A segment filled a hole, or a part of it; what remains of the hole as evidence."""
         missing = time - hole.since
         # A segment that was only reordered has a lower number than the one that overtook it, if they are numbered.
         ahead = (ident >> 16) - hole.number & 0xFFFF
         if 0 < ahead < 1 << 15 or (not ahead and missing >= REORDERED_NS):
             self.lost += 1
             self.lost_longest_ns = max(self.lost_longest_ns, missing)
+            if hole.stuck is not None and self._is_missing(hole):
+                self._stalled(self._hole_stall(hole, hole.since, over=True)._replace(since=hole.stuck))
+                hole = hole._replace(stuck=None)
         if missing >= MIN_STALL_NS and self._is_missing(hole):
             self._stalled(self._hole_stall(hole, time, over=True))
+        return hole
 
     def _is_missing(self, hole: MissingData) -> bool:
         """Whether the receiver lacks the data, too, according to what it sent afterwards."""
