@@ -285,6 +285,15 @@ def test_times_match_datetime(moment: datetime) -> None:
     assert filters.parse_moment(moment.isoformat() + "Z") == wanted
 
 
+def test_requirements_of_an_expression() -> None:
+    records = "request.topic_data.partition_data.records.batches.records.key == 'a'"
+    assert filters.needs_records(parse_filter(f"api == 0 or not ({records})"))
+    assert not filters.needs_records(parse_filter("request.topic_data.partition_data.records.batches.magic == 2"))
+    for expression in ("not (api == 1 or topic == 'a')", "response.responses._topic_name == 'a'"):
+        assert filters.needs_topic_names(parse_filter(expression))
+    assert not filters.needs_topic_names(parse_filter("request.topics.name == 'a'"))
+
+
 def test_escapes() -> None:
     assert parse_filter(r'topic == "a\"b\\c\n\x41\u00e9"') == Compare("topic", "==", 'a"b\\c\nAé')
     assert parse_filter(r"topic == 'it\'s'") == Compare("topic", "==", "it's")

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from kafkasniff.capture.write import output_files
 from kafkasniff.capture.write.capture_writer import commented
 from kafkasniff.library import read
 from kafkasniff.model import Exchange
@@ -167,6 +168,15 @@ def test_the_size_of_batches_makes_no_difference(tmp_path: Path) -> None:
 
 
 # -- which packets -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "librdkafka-snaplen-128.pcap"])
+def test_packets_on_the_disk_are_changed_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outs = [tmp_path / "before.pcap", tmp_path / "after.pcap"]
+    for kept, out in zip((output_files.KEPT, 0), outs, strict=True):
+        monkeypatch.setattr(output_files, "KEPT", kept)
+        write(ROOT / "captures" / name, out)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
 def test_connections_that_follow_each_other_on_the_same_ports(tmp_path: Path) -> None:

@@ -35,6 +35,17 @@ def group(api: str, at: float, member: str, request: Any, response: Any, **value
     return exchange(api, at, request_body=request, response_body=response, **named, **values)
 
 
+def test_a_leave_that_ends_another_members_wait() -> None:
+    """Because of the leave, the coordinator answers the join, and only then the leave."""
+    rows = [
+        join(1, "b", 1),
+        join(1, "a", 1, ["a", "b"]),
+        join(5, "a", 2, ["a"], duration_us=1_010_000),
+        leave(6, "b") | {"duration_us": 50_000},
+    ]
+    assert pick(answers("rebalances", rows), "generation", "left", "lost") == [(1, [], []), (2, ["b"], [])]
+
+
 def test_joins_leaves_and_losses() -> None:
     rows = [
         join(1, "a", 1, ["a"]),

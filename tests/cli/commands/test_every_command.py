@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.analysis import question_names
 from kafkasniff.cli.environment import Exit, Interrupted
 from kafkasniff.cli.running import pipeline
 from tests.choice import fewer, one_in
@@ -40,6 +41,12 @@ LONG = [name for name in COMMANDS if name not in ("analyze", "check")]
 
 def run(name: str, *arguments: object, **options: Any) -> Result:
     return kafkasniff(*COMMANDS[name], *arguments, **options)
+
+
+def test_questions_and_their_parameters_as_json() -> None:
+    reported = kafkasniff("analyze", "--list", "--format", "json").objects
+    assert [one["question"] for one in reported] == list(question_names())
+    assert all(parameter["help"] for one in reported for parameter in one["parameters"])
 
 
 @pytest.mark.parametrize("name", one_in(4, list(COMMANDS)))
