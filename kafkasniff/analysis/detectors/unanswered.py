@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker, is_for_controllers, is_forwarded, is_work
-from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import (
     CONNECTIONS,
     LATE_NS,
     MAX_REQUESTS,
     SILENT_NS,
+    SLOT_NS,
     Owed,
     OwedResponses,
     Pauses,
@@ -28,7 +31,7 @@ from kafkasniff.analysis.detectors.silences import (
     repeated_pauses,
     silences,
 )
-from kafkasniff.analysis.detectors.tally import CLIENT, clients
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, percent, plural, some, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -149,6 +152,11 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         }
         seen = {(row["client_id"], row["client_ip"]): row["last_ns"] for row in self.parts["seen"].table().to_pylist()}
         by_broker = set(self.parts["by_broker"].table().column("connection_id").to_pylist())
+        muted: dict[int, int] = {}
+        """Until when brokers do not read from connections, because of a quota."""
+        for one in owed:
+            until = (one.row["time_ns"] or 0) + 1000 * one.row["muted_us"] if one.row["muted_us"] else 0
+            muted[one.connection_id] = max(until, muted.get(one.connection_id, until))
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in owed:
             row, reason = one.row, closed.get((one.connection_id, one.row["exchange_id"]))
@@ -157,7 +165,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             # Without times it is unknown whether it was too early.
             timed = one.end_ns is not None and row["time_ns"] is not None
             if one.end_ns is not None and row["time_ns"] is not None and is_forwarded(row["api"]):
-                long = one.end_ns - row["time_ns"] >= self.thresholds.forwarded
+                read = max(row["time_ns"], muted.get(one.connection_id, 0))
+                long = one.end_ns - read >= self.thresholds.forwarded
             else:
                 long = timed and one.overdue_ns >= self.thresholds.after
             if reason is None and any(silence.explains(one) for silence in known):
@@ -351,6 +360,7 @@ def _note(row: dict[str, Any]) -> str:
     return "" if row["waited_ns"] is None else f"waited {elapsed(row['waited_ns'])}"
 
 
+_LOGIN: Final = "SaslAuthenticate"
 _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 """APIs of a connection's first request, which take a broker no time."""
 _WRITES: Final = frozenset(
@@ -398,7 +408,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
     Responses that an outage of the network held up (`transport-trouble`) do not count, nor those near a gap in the
     capture. A single late response with an error is reported as that error (`hidden-errors`).
 
-    Where only requests that make the broker write to its logs were late, its disks are named, in one finding.
+    Where only requests that make the broker write to its logs were late, its disks are named, in one finding; where
+    most logins were late, one after the other, what checks the credentials.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
     throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
@@ -417,11 +428,14 @@ class LateAnswers(OwedResponses[LateThresholds]):
         return self.thresholds.late
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {**super().shapes(), **held_shapes()}
+        logins = Shape(keys=BROKER, measures=(("count", pa.int64(), "sum"),), weight="count", bound=MAX_REQUESTS)
+        return {**super().shapes(), **held_shapes(), "logins": logins}
 
     def _exchanges(self, batch: pa.RecordBatch) -> None:
         super()._exchanges(batch)
         add_held(self, batch)
+        logins = only(batch, in_any(batch, "api", [_LOGIN]))
+        self.parts["logins"].add({"broker": broker_endpoint(logins), "count": np.ones(logins.num_rows, np.int64)})
 
     def findings(self) -> list[Finding]:
         limits = self.thresholds
@@ -441,6 +455,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
         late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
         # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
         late = [owed for owed in late if not owed.row["failed"]]
+        slow = self._slow_logins(late)
+        waiting = {broker: [one for one in owed if one.broker == broker and _during(one, slow)] for broker in slow}
+        found = [silence for silence in found if not all(_during(one, slow) for one in silence.owed)]
+        paused = [pauses for pauses in paused if not all(_during(one, slow) for one in pauses.owed)]
+        late = [one for one in late if not _during(one, slow)]
         rest = [owed.row for owed in late if not any(silence.explains(owed) for silence in known)]
         writes = _late_writes(rest)
         rest = [row for row in rest if row["broker"] not in writes]
@@ -452,8 +471,24 @@ class LateAnswers(OwedResponses[LateThresholds]):
             *map(self._silent, (one for one in found if one not in seeming)),
             *(self._pausing(one) for one in paused if one.broker not in writes or not _only_writes(one.owed)),
             *map(self._writing, writes.values()),
+            *(self._logging_in(logins, waiting[broker]) for broker, logins in slow.items()),
             *self._late(rest),
         ]
+
+    def _slow_logins(self, late: Iterable[Owed]) -> dict[str, list[Owed]]:
+        """By broker, if most of its logins were late. A broker that stood still answers all that waited at once."""
+        counts = {row["broker"]: row["count"] for row in self.parts["logins"].table().to_pylist()}
+        found: dict[str, list[Owed]] = {}
+        for one in late:
+            if one.row["api"] == _LOGIN and one.end_ns is not None:
+                found.setdefault(one.broker, []).append(one)
+        ends = {broker: sorted(one.end_ns or 0 for one in logins) for broker, logins in found.items()}
+        return {
+            broker: logins
+            for broker, logins in found.items()
+            if 2 * len(logins) >= counts.get(broker, 0)
+            and any(after - before >= SLOT_NS for before, after in pairwise(ends[broker]))
+        }
 
     @property
     def _heard(self) -> set[str]:
@@ -612,6 +647,34 @@ class LateAnswers(OwedResponses[LateThresholds]):
             values={"worst_ms": worst / 1000, "requests": dict(counts), "clients": names, "replicas": replicas},
         )
 
+    def _logging_in(self, logins: Sequence[Owed], waiting: Sequence[Owed]) -> Finding:
+        """`waiting`: all that waited for these logins, themselves included."""
+        rows = sorted((one.row for one in logins), key=lambda row: (row["time_ns"], row["exchange_id"]))
+        names = {(row["client_id"], row["client_ip"]) for row in rows}
+        who = client(rows[0]) if len(names) == 1 else plural(len(names), "client")
+        worst, others = _worst_us(rows), [one for one in waiting if one.row["api"] != _LOGIN]
+        return self.finding(
+            self._severity(rows),
+            f"logins at broker {rows[0]['broker']} take up to {elapsed(worst * 1000)}: "
+            f"{plural(len(rows), f'{_LOGIN} request')} of {who} answered late"
+            + (f", and {plural(len(others), 'other request')} waited meanwhile" if others else ""),
+            meaning=(
+                "Most logins were late, one after the other, so what checks the credentials is slow. Brokers do this "
+                "in their network threads: other connections of the same thread wait for it, new ones first."
+            ),
+            advice=(
+                "Look at what the listener asks (sasl.server.callback.handler.class): LDAP or another directory, the "
+                "endpoint of the token keys (JWKS) or of token introspection, the KDC and DNS for GSSAPI. Until it is "
+                "faster, let clients keep their connections, and raise num.network.threads of the listener."
+            ),
+            subject={"broker": rows[0]["broker"], "trouble": "logins"},
+            count=len(rows),
+            first=rows[0]["time_ns"],
+            last=rows[-1]["time_ns"],
+            evidence=_late_evidence(rows),
+            values={"worst_ms": worst / 1000, "clients": len(names), "others": len(others)},
+        )
+
     def _late(self, late: Sequence[dict[str, Any]]) -> Iterator[Finding]:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in late:
@@ -655,6 +718,16 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     "replicas": all(row["replicas"] for row in rows),
                 },
             )
+
+
+def _during(one: Owed, logins: Mapping[str, Sequence[Owed]]) -> bool:
+    """Whether a response was due mostly while one of these logins, by broker, was not answered."""
+    return any(
+        login.due_ns is not None
+        and login.end_ns is not None
+        and 0 < one.overdue_ns <= 2 * one.overdue_between(login.due_ns, login.end_ns)
+        for login in logins.get(one.broker, ())
+    )
 
 
 def _worst_us(late: Iterable[dict[str, Any]]) -> int:
