@@ -172,6 +172,18 @@ def _locks(stage: Stage) -> None:
         stage.run([*worker, broker.bootstrap(), "orders", "10", "0", "0", "2500"])
 
 
+def _state(factor: str) -> Callable[[Stage], None]:
+    """A member of a share group and one broker, whose topic for the group's state needs this many replicas."""
+
+    def play(stage: Stage) -> None:
+        broker = _broker(stage, 20, SHARE_GROUPS | {"share.coordinator.state.topic.replication.factor": factor})
+        worker = java_program("ShareWorker", version=DEFAULT_VERSION, sources="java-faults")()
+        with stage.recording(broker.port()):
+            stage.run([*worker, broker.bootstrap(), "orders", "9", "0", "0"])
+
+    return play
+
+
 def _unclean(stage: Stage) -> None:
     """A follower is down, its leader dies, and the follower comes back with an older log (acks=1)."""
     first = stage.broker(properties=QUICK_SESSIONS)
@@ -302,6 +314,17 @@ FAULTS = [
         "the same, which succeeds at the second attempt",
         _one("returns", 7, 1, "client.id=poisoned"),
         looks_like="record-retried.pcap",
+    ),
+    Fault(
+        "share-group-without-state.pcap",
+        "a member of a share group, and a cluster of one broker, where __share_group_state must have three replicas",
+        _state("3"),
+    ),
+    Fault(
+        "share-group-with-state.pcap",
+        "the same with one replica",
+        _state("1"),
+        looks_like="share-group-without-state.pcap",
     ),
     Fault(
         "transactional-id-shared.pcap",

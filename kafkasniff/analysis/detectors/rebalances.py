@@ -211,6 +211,7 @@ class RebalanceStorms(GroupDetector):
         """`rows`: those that count; `everything`: all rebalances of the group."""
         names = client_names(events)
         planned = _is_planned(rows, events, everything)
+        share = any(event["api"] == _SHARES for event in events)
         first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
         reasons = []
         for key, verb in (("left", "left"), ("lost", "disappeared without leaving"), ("joined", "joined")):
@@ -232,14 +233,23 @@ class RebalanceStorms(GroupDetector):
             "note" if planned else "warning",
             f"{self._named(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
             meaning=(
-                "In each rebalance members stop or give up partitions, partitions are reassigned, and records with "
-                "uncommitted offsets are read again."
+                (
+                    "What a member had not acknowledged when it left is delivered again, to another member."
+                    if share
+                    else "In each rebalance members stop or give up partitions, partitions are reassigned, and records "
+                    "with uncommitted offsets are read again."
+                )
                 + (" Each member left once and on purpose: a deployment, or a group that shrinks." if planned else "")
             ),
             advice=(
                 "Find out why members leave: a poll interval or session timeout too short for the work, crashes, or "
-                "rolling restarts. Static membership (group.instance.id), cooperative assignment or the newer "
-                "protocol (KIP-848) make rebalances cheap."
+                "rolling restarts."
+                + (
+                    ""
+                    if share
+                    else " Static membership (group.instance.id), cooperative assignment or the newer protocol "
+                    "(KIP-848) make rebalances cheap."
+                )
             ),
             subject=group_subject(group),
             count=len(rows),
@@ -515,7 +525,8 @@ def _instances(events: Sequence[Row]) -> dict[str, str]:
     return {event["member_id"]: event["instance"] for event in events if event["member_id"] and event["instance"]}
 
 
-_ASSIGNING: Final = ("SyncGroup", "ConsumerGroupHeartbeat")
+_SHARES: Final = "ShareGroupHeartbeat"
+_ASSIGNING: Final = ("SyncGroup", "ConsumerGroupHeartbeat", _SHARES)
 _ASSIGNED: Final = r'"(?:assigned_partitions|topic_partitions)":\[(?P<some>\{?)'
 _CONNECTED: Final = (*CLIENT, *CLUSTER, ("group_id", pa.string()), ("session", pa.int64()))
 """A member has a connection to its coordinator."""
@@ -532,6 +543,8 @@ class IdleMemberThresholds(Parameters, frozen=True, kw_only=True):
 class IdleMembers(Detector[IdleMemberThresholds]):
     """Members of a group that stay without any partition (a note): it has more members than partitions.
 
+    Members of a share group may have the same partitions, so none of them is without (a warning).
+
     Caveats: standby members are often wanted. Until others have given up their partitions, a new member has none.
     """
 
@@ -541,10 +554,11 @@ class IdleMembers(Detector[IdleMemberThresholds]):
     bodies: ClassVar[Bodies] = {
         ("response", "SyncGroup"): ("_assignment",),
         ("response", "ConsumerGroupHeartbeat"): ("assignment",),
+        ("response", _SHARES): ("assignment",),
     }
     parts_clusters = True
 
-    _given = Tally("given", (*_CONNECTED, ("some", pa.bool_())))
+    _given = Tally("given", (*_CONNECTED, ("some", pa.bool_()), ("share", pa.bool_())))
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "response_body")
@@ -561,7 +575,8 @@ class IdleMembers(Detector[IdleMemberThresholds]):
         begins = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ASSIGNED), "some")
         known = pc.is_valid(begins)
         batch, begins = only(batch, known), begins.filter(known)
-        self._given.add(self, batch, {**_connected(batch), "some": pc.equal(begins, "{")})
+        kinds = {"some": pc.equal(begins, "{"), "share": in_any(batch, "api", [_SHARES])}
+        self._given.add(self, batch, {**_connected(batch), **kinds})
 
     def findings(self) -> Iterator[Finding]:
         names = [name for name, _ in _CONNECTED]
@@ -579,15 +594,25 @@ class IdleMembers(Detector[IdleMemberThresholds]):
                 idle.setdefault((row["cluster"], row["group_id"]), []).append((seen, evidence))
         for group, rows in idle.items():
             who = list(dict.fromkeys(row["client_id"] or row["client_ip"] or "?" for row, _ in rows))
+            share = any(row["share"] for row, _ in rows)
             yield self.finding(
-                "note",
-                f"{plural(len(rows), 'member')} of group {word(group[1])}{in_cluster(self.clusters, group[0])} without "
-                f"partitions: {some(who)}",
+                "warning" if share else "note",
+                f"{plural(len(rows), 'member')} of {'share ' if share else ''}group {word(group[1])}"
+                f"{in_cluster(self.clusters, group[0])} without partitions: {some(who)}",
                 meaning=(
-                    "The group has more members than the topics have partitions, so these members receive nothing. "
-                    "They take over if another member ends."
+                    "A share group gives each member partitions as soon as the share coordinator has stored their "
+                    "state. It cannot store it, or the group's topics do not exist, or its user may not describe them."
+                    if share
+                    else "The group has more members than the topics have partitions, so these members receive "
+                    "nothing. They take over if another member ends."
                 ),
-                advice="Add partitions, or run fewer members, unless they are wanted as standbys.",
+                advice=(
+                    "Check whether __share_group_state exists and has leaders: with fewer brokers than "
+                    "share.coordinator.state.topic.replication.factor it cannot be created. Then check the names of "
+                    "the topics and the rights of the group's user."
+                    if share
+                    else "Add partitions, or run fewer members, unless they are wanted as standbys."
+                ),
                 subject=group_subject(group),
                 **in_all(rows),
                 values={"idle": len(rows)},

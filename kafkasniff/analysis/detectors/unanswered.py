@@ -195,8 +195,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             over = left.get(one.connection_id)
             if over is None or one.due_ns is None or over - one.due_ns >= self.thresholds.after:
                 continue
-            if one.row["client_id"] is None:
-                continue  # it may be several
+            if one.row["client_id"] is None or is_broker(one.row["client_id"], ()):
+                continue  # it may be several, and brokers have short timeouts on purpose
             early = over < one.due_ns
             if not early and over - one.due_ns < self.kept_ns:
                 continue
@@ -360,6 +360,8 @@ def _note(row: dict[str, Any]) -> str:
     return "" if row["waited_ns"] is None else f"waited {elapsed(row['waited_ns'])}"
 
 
+FEW: Final = 3
+"""This many late changes of the cluster are a warning: there are few of them."""
 _LOGIN: Final = "SaslAuthenticate"
 _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 """APIs of a connection's first request, which take a broker no time."""
@@ -616,7 +618,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
             return "error"
         clients_work = is_work(late[0]["api"]) and not is_broker(late[0]["client_id"], ())
         long = worst_ns >= self.thresholds.long and clients_work
-        return "warning" if long or len(late) >= self.thresholds.at_least else "note"
+        enough = FEW if is_forwarded(late[0]["api"]) else self.thresholds.at_least
+        return "warning" if long or len(late) >= enough else "note"
 
     def _writing(self, late: Sequence[dict[str, Any]]) -> Finding:
         rows = sorted(late, key=lambda row: (row["time_ns"], row["exchange_id"]))
@@ -683,14 +686,19 @@ class LateAnswers(OwedResponses[LateThresholds]):
             row, count, worst = rows[0], len(rows), _worst_us(rows)
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             # The kernel accepts connections that the broker does not serve yet.
+            controller = is_forwarded(row["api"])
             accepted = count > 1 and row["api"] in _GREETINGS and all(row["exchange_id"] == 0 for row in rows)
             which = ", each the first of its connection," if accepted else ""
             yield self.finding(
                 self._severity(rows),
                 f"{requests} of {client(row)}{which} answered late by {row['broker']}, by up to "
-                f"{elapsed(worst * 1000)}",
+                f"{elapsed(worst * 1000)}" + (", which had to wait for the controller" if controller else ""),
                 meaning=(
-                    "The broker let new connections wait and answered normally after that: it limits how many it "
+                    "Brokers pass such requests to the active controller (KIP-590), which stores the changes in its "
+                    "log, and wait for it. So the controller is slow, its disk, or the other controllers that have to "
+                    "store them, too."
+                    if controller
+                    else "The broker let new connections wait and answered normally after that: it limits how many it "
                     "accepts in a second or at a time, or its threads for new connections and authentication are busy."
                     if accepted
                     else "The broker was slow to process the requests, or to start on them; with acks=all a replica "
@@ -703,6 +711,10 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     "quota connection_creation_rate of the address, and find clients that connect too often "
                     "(connection-churn)."
                     if accepted
+                    else "Look at the active controller and its disk, above all: the metrics of its event queue "
+                    "(EventQueueTimeMs, EventQueueProcessingTimeMs), and `kafka-metadata-quorum describe "
+                    "--replication` for controllers that lag behind."
+                    if controller
                     else "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
                     "broker, check for full request queues, slow disks, long garbage collections, and with "
                     "acks=all for lagging replicas."

@@ -54,7 +54,8 @@ warning still-members: consumer-stands-still member-stands-still
 warning stuck-stable-offsets: transaction-left-open
 warning transport-trouble: link-narrow-large
 warning not-leader: leaders-move leaders-move-old-client
-warning late-answers: broker-pauses broker-throttled disk-slow disk-slow-for-writes logins-slow
+warning late-answers: broker-pauses broker-throttled disk-slow disk-slow-for-writes logins-slow controller-slow
+warning idle-members: share-group-without-state
 warning throttled-clients: throttled-administrator
 """.splitlines()
     )
