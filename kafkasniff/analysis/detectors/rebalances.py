@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -26,7 +27,7 @@ from kafkasniff.analysis.detectors.tally import (
     in_all,
 )
 from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
-from kafkasniff.analysis.group_history import GROUP_APIS
+from kafkasniff.analysis.group_history import GROUP_APIS, HEARTBEATS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.rebalances import Rebalances
@@ -313,6 +314,17 @@ class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
     ] = 100_000_000
 
 
+_REMOVED: Final = (
+    "The coordinator removed these members (no heartbeat within session.timeout.ms), or they left by themselves (no "
+    "poll within max.poll.interval.ms). Their partitions waited that long, and other members read everything "
+    "uncommitted again."
+)
+_CRASHED: Final = (
+    "Members ended without leaving (killed or crashed), and new ones with the same client id joined. Until the session "
+    "of an old one is over (45 s by default), nobody gets what was assigned to it."
+)
+
+
 class LostMembers(GroupDetector):
     """Members that a group lost without a LeaveGroup, or that left because their program did not poll in time.
 
@@ -320,7 +332,8 @@ class LostMembers(GroupDetector):
     response to the member says so, or if the leader's list of members lacks it.
 
     Members of the newer protocols, and those of older clients, give no reason when they leave. If such a member joins
-    again later with the same member id, or on the same connection, its program did not poll in the meantime.
+    again later with the same member id, or on the same connection, its program did not poll in the meantime. A member
+    is lost, too, if it sends nothing more and has not left when a new member with its client id joins.
 
     Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator. A
     program that unsubscribes for a while looks like one that does not poll.
@@ -331,24 +344,48 @@ class LostMembers(GroupDetector):
     summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
     parameters_type = LostMemberThresholds
 
+    def shapes(self) -> Mapping[str, Shape]:
+        last: Any = (("last", pa.int64(), "max"),)
+        return {**super().shapes(), "beats": Shape(keys=(*CLUSTER, *_MEMBER), measures=last, bound=1 << 17)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        super().update(batch, table)
+        batch = only(batch, pc.and_(in_any(batch, "api", tuple(HEARTBEATS)), pc.is_valid(column(batch, "member_id"))))
+        self.parts["beats"].add({**_member(batch), "last": column(batch, "time_ns")})
+
     def findings(self) -> Iterator[Finding]:
         rebalances = self._rebalances()
+        beats: dict[GroupKey, dict[str, int]] = {}
+        for row in self.resolved("beats").to_pylist():
+            if row["last"] is not None:
+                beats.setdefault((row["cluster"], row["group_id"]), {})[row["member_id"]] = row["last"]
         for group, events in self._events().items():
             late = _late(events, self.thresholds.away)
             # `SharedInstances` reports those that another program has replaced.
             fenced = {event["member_id"] for event in events if event["error_code"] == FENCED_INSTANCE_ID}
             lost = [(row, one) for row in rebalances.get(group, ()) for one in row["lost"] if one not in fenced]
-            if len(lost) + len(late) >= self.thresholds.at_least:
-                yield self._finding(group, lost, late, events)
+            known = {one for _, one in lost}
+            replaced = [one for one in _replaced(events, beats.get(group, {})) if one[1] not in known]
+            if len(lost) + len(replaced) + len(late) >= self.thresholds.at_least:
+                yield self._finding(group, lost, replaced, late, events)
 
-    def _finding(self, group: GroupKey, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
-        names = client_names(events)
+    def _finding(
+        self,
+        group: GroupKey,
+        lost: list[tuple[Row, str]],
+        replaced: list[tuple[Row, str]],
+        late: list[Row],
+        events: list[Row],
+    ) -> Finding:
+        names, lost = client_names(events), [*lost, *replaced]
+        joins, crashed = [event for event, _ in replaced], len(replaced) == len(lost) + len(late)
         members = {member for _, member in lost}
         generations = {row["generation"] for row, _ in lost}
         shown = [
             event
             for event in events
             if event in late
+            or event in joins
             or (event["member_id"] in members and event["error_code"])
             or (event["everybody"] and event["generation"] in generations)
         ]
@@ -364,13 +401,12 @@ class LostMembers(GroupDetector):
         return self.finding(
             "warning",
             f"{self._named(group)} {' and '.join(reasons)}",
-            meaning=(
-                "The coordinator removed these members (no heartbeat within session.timeout.ms), or they left by "
-                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and other "
-                "members read everything uncommitted again."
-            ),
+            meaning=_CRASHED if crashed else _REMOVED + (f" {_CRASHED}" if replaced else ""),
             advice=(
-                "If processing takes long, poll fewer records (max.poll.records) or raise max.poll.interval.ms. "
+                "Find out why they end: exit codes, logs, memory limits of containers, failed health checks. A program "
+                "that is stopped (SIGTERM) has to close its consumer."
+                if crashed
+                else "If processing takes long, poll fewer records (max.poll.records) or raise max.poll.interval.ms. "
                 "Otherwise check whether the members crashed, were paused (garbage collection, CPU limits), or lost "
                 "their network."
             ),
@@ -381,6 +417,27 @@ class LostMembers(GroupDetector):
             evidence=_evidence(shown),
             values={"lost": len(lost), "poll_timeouts": len(late)},
         )
+
+
+def _replaced(events: Sequence[Row], beats: Mapping[str, int]) -> Iterator[tuple[Row, str]]:
+    """Members of the newer protocols that were silent and had not left when a new one of the same client joined.
+
+    `events`: of a group, in order; `beats`: when each member sent its last heartbeat. Each with the event of the join.
+    """
+    left = {event["member_id"] for event in events if event["asked"] is not None and event["asked"] < 0}
+    there: dict[str, list[tuple[int, str]]] = {}
+    for event in events:
+        member, who, time = event["member_id"], event["client_id"], event["time_ns"]
+        joins = event["api"] in HEARTBEATS and event["asked"] == 0 and event["error_code"] == 0
+        # A static member that returns is the same member.
+        if not joins or None in (member, who, time) or event["instance"] is not None:
+            continue
+        others = there.setdefault(who, [])
+        while others and others[0][0] < time:
+            _last, old = heapq.heappop(others)
+            if old not in left and old != member:
+                yield event, old
+        heapq.heappush(others, (beats.get(member, time), member))
 
 
 UNRELEASED_INSTANCE_ID: Final = 111

@@ -48,6 +48,7 @@ warning expired-sessions: sasl-session-over
 warning forgotten-connections: firewall-forgets
 warning growing-lag: lag-grows poison-record-once
 warning lagging-replicas: replica-limited
+warning lost-members: consumer-crashes
 warning malformed-messages: request-malformed
 warning rebalance-storms: member-comes-and-goes
 warning still-members: consumer-stands-still member-stands-still
