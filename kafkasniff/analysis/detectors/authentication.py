@@ -79,6 +79,20 @@ class _Login(msgspec.Struct, frozen=True, order=True):
         return cls(time, connection["principal"] or who, who, connection["broker"])
 
 
+class _Accepted:
+    """When users were accepted last, by mechanism and user, at any client and at each; and by which brokers."""
+
+    def __init__(self, accepted: Mapping[str | None, Iterable[_Login]]) -> None:
+        self.last: dict[tuple[str | None, ...], int] = {}
+        self.brokers: dict[tuple[str | None, ...], set[str]] = {}
+        for mechanism, logins in accepted.items():
+            for login in logins:
+                own = mechanism, login.user, login.who
+                for key in (own, own[:2]):
+                    self.last[key] = max(login.time, self.last.get(key, login.time))
+                self.brokers.setdefault(own, set()).add(login.broker)
+
+
 class _Refusal(msgspec.Struct, frozen=True):
     """Authentications of a client that a broker refused for one reason."""
 
@@ -95,17 +109,16 @@ class _Refusal(msgspec.Struct, frozen=True):
     def user(self) -> str:
         return self.principal or client(self.row)
 
-    def accepted_before(self, accepted: Iterable[_Login]) -> int | None:
+    def accepted_before(self, accepted: _Accepted) -> int | None:
         """When this client was accepted last as the same user; None: never, or the user still is, at any client."""
-        mine = [login for login in accepted if login.user == self.user]
-        first = self.row["first"]
-        if first is None or any(login.time >= first for login in mine):
+        first, last = self.row["first"], accepted.last.get((self.mechanism, self.user))
+        if first is None or last is None or last >= first:
             return None
-        return max((login.time for login in mine if login.who == client(self.row)), default=None)
+        return accepted.last.get((self.mechanism, self.user, client(self.row)))
 
-    def accepted_elsewhere(self, accepted: Iterable[_Login]) -> list[str]:
+    def accepted_elsewhere(self, accepted: _Accepted) -> list[str]:
         """Brokers that accept the same client as the same user, if the one that refuses it never does."""
-        mine = {login.broker for login in accepted if (login.user, login.who) == (self.user, client(self.row))}
+        mine = accepted.brokers.get((self.mechanism, self.user, client(self.row)), set())
         return [] if self.row["broker"] in mine else sorted(mine)
 
 
@@ -232,11 +245,14 @@ class SaslFailures(Detector[SaslThresholds]):
         for number in granted.keys() & known.keys():
             mechanism = known[number]["sasl_mechanism"]
             accepted.setdefault(mechanism, []).append(_Login.of(known[number], granted[number]))
+        index = _Accepted(accepted)
         by_mechanism: dict[str | None, list[_Refusal]] = {}
         for refusal in refusals:
             if refusal.takes is None and refusal.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
                 by_mechanism.setdefault(refusal.mechanism, []).append(refusal)
-        findings, crowds = [], []
+        findings: list[Finding] = []
+        told: set[int] = set()
+        """Refusals that a finding about all principals covers."""
         for mechanism, alike in by_mechanism.items():
             yes, no = accepted.get(mechanism, []), refused.get(mechanism, [])
             again = _accepted_again(yes, no)
@@ -245,13 +261,13 @@ class SaslFailures(Detector[SaslThresholds]):
             worked = {login.user for login in yes if login.time < users.get(login.user, 0)}
             nobody = not any(login.time > min(users.values(), default=0) for login in yes)
             if sum(again.values()) >= SEVERAL:
-                crowds.append(mechanism)
+                told.update(map(id, alike))
                 findings.append(self._unreliable(alike, again))
             elif len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
-                crowds.append(mechanism)
+                told.update(map(id, alike))
                 findings.append(self._backend(alike, sorted(users), len(worked)))
         for refusal in refusals:
-            if refusal.mechanism in crowds and refusal in by_mechanism[refusal.mechanism]:
+            if id(refusal) in told:
                 continue
             renewals = [
                 granted.get(each.connection_id, FOREVER) < (each.time_ns or 0)
@@ -260,8 +276,7 @@ class SaslFailures(Detector[SaslThresholds]):
             if refusal.row["error_code"] == ILLEGAL_SASL_STATE and renewals and all(renewals):
                 findings.append(self._too_soon(refusal))
                 continue
-            before = refusal.accepted_before(accepted.get(refusal.mechanism, ()))
-            elsewhere = refusal.accepted_elsewhere(accepted.get(refusal.mechanism, ()))
+            before, elsewhere = refusal.accepted_before(index), refusal.accepted_elsewhere(index)
             findings.append(self._finding(refusal, before, elsewhere, any(renewals)))
         return findings
 

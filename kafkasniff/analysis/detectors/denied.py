@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.columns import ORDER, column, encoded, first_of_each, in_any, matches, missing, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
-from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients, in_all
+from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Row, Tally, clients, in_all
 from kafkasniff.analysis.detectors.wording import client, plural, quoted, some
 from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, causes_of
 from kafkasniff.analysis.partials import Shape
@@ -151,12 +151,14 @@ class Denied(Detector[DeniedThresholds]):
             # A topic may be known by its id alone.
             name = row["resource"] if self.names is None else self.names.topic(row["resource"]) or row["resource"]
             resources.setdefault((row["error_code"], *_actor(row)), Counter())[name, row["api"]] += row["count"]
-        allowed: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        allowed: dict[tuple[Any, ...], dict[str, tuple[int, int]]] = {}
         for row in self.resolved("allowed").to_pylist():
             topic = row["topic"] if self.names is None else self.names.topic(row["topic"]) or row["topic"]
             for name in {topic, row["group_id"]} - {None}:
-                who = row["client_id"], row["client_ip"], row["api"], name
-                allowed.setdefault(who, []).append((row["first"], row["last"]))
+                uses = allowed.setdefault((row["client_id"], row["client_ip"], row["api"]), {})
+                first, last = uses.get(name, (row["first"], row["last"]))
+                if None not in (first, last, row["first"], row["last"]):
+                    uses[name] = min(first, row["first"]), max(last, row["last"])
         # Who is denied the same things is one case: an ACL for all of them is missing.
         together: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in tallies:
@@ -166,14 +168,8 @@ class Denied(Detector[DeniedThresholds]):
         for cases in together.values():
             actors = {(row["error_code"], *_actor(row)) for row, _ in cases}
             denials = sum((resources.get(actor, Counter()) for actor in actors), Counter())
-            uses = [
-                (row["first"], *times)
-                for row, _ in cases
-                for name in {name for name, _ in denials}
-                for times in allowed.get((row["client_id"], row["client_ip"], row["api"], name), ())
-                if None not in (row["first"], *times)
-            ]
-            yield self._finding([row for row, _ in cases], denials, _history(uses), in_all(cases))
+            history = _history([row for row, _ in cases], {name for name, _ in denials}, allowed)
+            yield self._finding([row for row, _ in cases], denials, history, in_all(cases))
 
     def _finding(
         self,
@@ -265,9 +261,23 @@ _CHANGED: Final = {
 """How the rights of a client changed: what it means, and what to do."""
 
 
-def _history(uses: Iterable[tuple[int, int, int]]) -> str | None:
-    """`uses`: of each client, when it was denied something first, and was allowed the same first and last."""
-    found = {(first < denied, last > denied + SETTLES_NS) for denied, first, last in uses} - {(False, False)}
+def _history(
+    denials: Iterable[Row], names: Set[str | None], allowed: Mapping[tuple[Any, ...], Mapping[str, tuple[int, int]]]
+) -> str | None:
+    """A key of `_CHANGED`; `allowed`: by client and API, when it was allowed to use things, first and last."""
+    denied: dict[tuple[Any, ...], int] = {}
+    for row in denials:
+        if row["first"] is not None:
+            key = row["client_id"], row["client_ip"], row["api"]
+            denied[key] = min(row["first"], denied.get(key, row["first"]))
+    found = set()
+    for key, time in denied.items():
+        uses = allowed.get(key, {})
+        for name in names if len(names) < len(uses) else uses:
+            if name is not None and name in names and name in uses:
+                first, last = uses[name]
+                found.add((first < time, last > time + SETTLES_NS))
+    found.discard((False, False))
     if (True, True) in found:
         return "flapping"
     return "revoked" if (True, False) in found else "granted" if found else None

@@ -378,14 +378,14 @@ class LostMembers(GroupDetector):
         events: list[Row],
     ) -> Finding:
         names, lost = client_names(events), [*lost, *replaced]
-        joins, crashed = [event for event, _ in replaced], len(replaced) == len(lost) + len(late)
+        crashed = len(replaced) == len(lost) + len(late)
+        picked = {id(event) for event in (*late, *(event for event, _ in replaced))}
         members = {member for _, member in lost}
         generations = {row["generation"] for row, _ in lost}
         shown = [
             event
             for event in events
-            if event in late
-            or event in joins
+            if id(event) in picked
             or (event["member_id"] in members and event["error_code"])
             or (event["everybody"] and event["generation"] in generations)
         ]

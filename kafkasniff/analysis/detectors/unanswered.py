@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
@@ -376,6 +377,41 @@ coordinator handles after those."""
 _WRITTEN: Final = "All requests that waited make it write to its logs, so perhaps only its disks stood still."
 
 
+class _Logins:
+    """Late logins at a broker, and the time in which at least one of them was not answered."""
+
+    def __init__(self, owed: Sequence[Owed]) -> None:
+        self.owed = owed
+        self.others = 0
+        """Number of other requests that waited meanwhile."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._sums = [0]
+        """Lengths of the first spans together."""
+        for first, until in sorted((one.due_ns or 0, one.end_ns or 0) for one in owed):
+            if self._ends and first <= self._ends[-1]:
+                more = max(until - self._ends[-1], 0)
+                self._ends[-1] += more
+                self._sums[-1] += more
+            else:
+                self._starts.append(first)
+                self._ends.append(until)
+                self._sums.append(self._sums[-1] + until - first)
+
+    def before(self, time_ns: int) -> int:
+        """The part of this time that was before another one."""
+        index = bisect_right(self._starts, time_ns)
+        return self._sums[index] - max(self._ends[index - 1] - time_ns, 0) if index else 0
+
+
+def _waits_for(one: Owed, logins: Mapping[str, _Logins]) -> bool:
+    """Whether a response was due mostly while logins of its broker were late."""
+    known = logins.get(one.broker)
+    if known is None or one.due_ns is None or one.end_ns is None:
+        return False
+    return 0 < one.overdue_ns <= 2 * (known.before(one.end_ns) - known.before(one.due_ns))
+
+
 class LateThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `LateAnswers`."""
 
@@ -458,10 +494,12 @@ class LateAnswers(OwedResponses[LateThresholds]):
         # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
         late = [owed for owed in late if not owed.row["failed"]]
         slow = self._slow_logins(late)
-        waiting = {broker: [one for one in owed if one.broker == broker and _during(one, slow)] for broker in slow}
-        found = [silence for silence in found if not all(_during(one, slow) for one in silence.owed)]
-        paused = [pauses for pauses in paused if not all(_during(one, slow) for one in pauses.owed)]
-        late = [one for one in late if not _during(one, slow)]
+        for one in owed:
+            if one.row["api"] != _LOGIN and _waits_for(one, slow):
+                slow[one.broker].others += 1
+        found = [silence for silence in found if not all(_waits_for(one, slow) for one in silence.owed)]
+        paused = [pauses for pauses in paused if not all(_waits_for(one, slow) for one in pauses.owed)]
+        late = [one for one in late if not _waits_for(one, slow)]
         rest = [owed.row for owed in late if not any(silence.explains(owed) for silence in known)]
         writes = _late_writes(rest)
         rest = [row for row in rest if row["broker"] not in writes]
@@ -473,11 +511,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
             *map(self._silent, (one for one in found if one not in seeming)),
             *(self._pausing(one) for one in paused if one.broker not in writes or not _only_writes(one.owed)),
             *map(self._writing, writes.values()),
-            *(self._logging_in(logins, waiting[broker]) for broker, logins in slow.items()),
+            *map(self._logging_in, slow.values()),
             *self._late(rest),
         ]
 
-    def _slow_logins(self, late: Iterable[Owed]) -> dict[str, list[Owed]]:
+    def _slow_logins(self, late: Iterable[Owed]) -> dict[str, _Logins]:
         """By broker, if most of its logins were late. A broker that stood still answers all that waited at once."""
         counts = {row["broker"]: row["count"] for row in self.parts["logins"].table().to_pylist()}
         found: dict[str, list[Owed]] = {}
@@ -486,7 +524,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 found.setdefault(one.broker, []).append(one)
         ends = {broker: sorted(one.end_ns or 0 for one in logins) for broker, logins in found.items()}
         return {
-            broker: logins
+            broker: _Logins(logins)
             for broker, logins in found.items()
             if 2 * len(logins) >= counts.get(broker, 0)
             and any(after - before >= SLOT_NS for before, after in pairwise(ends[broker]))
@@ -650,17 +688,16 @@ class LateAnswers(OwedResponses[LateThresholds]):
             values={"worst_ms": worst / 1000, "requests": dict(counts), "clients": names, "replicas": replicas},
         )
 
-    def _logging_in(self, logins: Sequence[Owed], waiting: Sequence[Owed]) -> Finding:
-        """`waiting`: all that waited for these logins, themselves included."""
-        rows = sorted((one.row for one in logins), key=lambda row: (row["time_ns"], row["exchange_id"]))
+    def _logging_in(self, logins: _Logins) -> Finding:
+        rows = sorted((one.row for one in logins.owed), key=lambda row: (row["time_ns"], row["exchange_id"]))
         names = {(row["client_id"], row["client_ip"]) for row in rows}
         who = client(rows[0]) if len(names) == 1 else plural(len(names), "client")
-        worst, others = _worst_us(rows), [one for one in waiting if one.row["api"] != _LOGIN]
+        worst, others = _worst_us(rows), logins.others
         return self.finding(
             self._severity(rows),
             f"logins at broker {rows[0]['broker']} take up to {elapsed(worst * 1000)}: "
             f"{plural(len(rows), f'{_LOGIN} request')} of {who} answered late"
-            + (f", and {plural(len(others), 'other request')} waited meanwhile" if others else ""),
+            + (f", and {plural(others, 'other request')} waited meanwhile" if others else ""),
             meaning=(
                 "Most logins were late, one after the other, so what checks the credentials is slow. Brokers do this "
                 "in their network threads: other connections of the same thread wait for it, new ones first."
@@ -675,7 +712,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             first=rows[0]["time_ns"],
             last=rows[-1]["time_ns"],
             evidence=_late_evidence(rows),
-            values={"worst_ms": worst / 1000, "clients": len(names), "others": len(others)},
+            values={"worst_ms": worst / 1000, "clients": len(names), "others": others},
         )
 
     def _late(self, late: Sequence[dict[str, Any]]) -> Iterator[Finding]:
@@ -730,16 +767,6 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     "replicas": all(row["replicas"] for row in rows),
                 },
             )
-
-
-def _during(one: Owed, logins: Mapping[str, Sequence[Owed]]) -> bool:
-    """Whether a response was due mostly while one of these logins, by broker, was not answered."""
-    return any(
-        login.due_ns is not None
-        and login.end_ns is not None
-        and 0 < one.overdue_ns <= 2 * one.overdue_between(login.due_ns, login.end_ns)
-        for login in logins.get(one.broker, ())
-    )
 
 
 def _worst_us(late: Iterable[dict[str, Any]]) -> int:
