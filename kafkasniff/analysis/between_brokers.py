@@ -52,8 +52,10 @@ def is_for_controllers(name: str | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_forwarded(name: str | None) -> bool:
-    """Whether brokers pass requests of this name to the controller (KIP-590), as far as they change something."""
-    found = None if name is None else api_by_name(name)
+    """Whether brokers pass requests of this name to the controller (KIP-590). They describe most things themselves."""
+    if name is None or (name.startswith("Describe") and name != "DescribeQuorum"):
+        return False
+    found = api_by_name(name)
     return found is not None and found.definition.administers and {"broker", "controller"} <= {*found.listeners}
 
 

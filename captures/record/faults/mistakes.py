@@ -25,6 +25,7 @@ _QUICK_FAILURES = {
     "log.flush.start.offset.checkpoint.interval.ms": "1000",
 }
 _FREEZE_S = 4
+_CONSUMER = "group.protocol=consumer"
 _LONG_WAIT = ("fetch.max.wait.ms=5000", "fetch.min.bytes=1000000")
 
 
@@ -172,6 +173,35 @@ def _locks(stage: Stage) -> None:
         stage.run([*worker, broker.bootstrap(), "orders", "10", "0", "0", "2500"])
 
 
+def _restarts(crash: bool) -> Callable[[Stage], None]:
+    """A consumer of the newer protocol that is started four times, and ends by itself or is killed."""
+
+    def play(stage: Stage) -> None:
+        broker = _broker(stage, properties=QUICK_GROUPS)
+        with stage.recording(broker.port()):
+            for _ in range(4):
+                reads = members("reads", broker, 60 if crash else 2.5, 0, _CONSUMER, "client.id=reader")
+                member = stage.start(reads)
+                if crash:
+                    time.sleep(3.5)
+                    member.kill()
+                member.wait()
+
+    return play
+
+
+def _state(factor: str) -> Callable[[Stage], None]:
+    """A member of a share group and one broker, whose topic for the group's state needs this many replicas."""
+
+    def play(stage: Stage) -> None:
+        broker = _broker(stage, 20, SHARE_GROUPS | {"share.coordinator.state.topic.replication.factor": factor})
+        worker = java_program("ShareWorker", version=DEFAULT_VERSION, sources="java-faults")()
+        with stage.recording(broker.port()):
+            stage.run([*worker, broker.bootstrap(), "orders", "9", "0", "0"])
+
+    return play
+
+
 def _unclean(stage: Stage) -> None:
     """A follower is down, its leader dies, and the follower comes back with an older log (acks=1)."""
     first = stage.broker(properties=QUICK_SESSIONS)
@@ -262,7 +292,6 @@ def _same_node(stage: Stage) -> None:
             late.kill()
 
 
-_CONSUMER = "group.protocol=consumer"
 FAULTS = [
     Fault(
         "assignor-unknown.pcap",
@@ -302,6 +331,30 @@ FAULTS = [
         "the same, which succeeds at the second attempt",
         _one("returns", 7, 1, "client.id=poisoned"),
         looks_like="record-retried.pcap",
+    ),
+    Fault(
+        "consumer-crashes.pcap",
+        "a consumer of the newer protocol (KIP-848) is killed and started again, three times",
+        _restarts(crash=True),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "consumer-ends-often.pcap",
+        "the same, but it ends by itself each time and leaves its group",
+        _restarts(crash=False),
+        looks_like="consumer-crashes.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "share-group-without-state.pcap",
+        "a member of a share group, and a cluster of one broker, where __share_group_state must have three replicas",
+        _state("3"),
+    ),
+    Fault(
+        "share-group-with-state.pcap",
+        "the same with one replica",
+        _state("1"),
+        looks_like="share-group-without-state.pcap",
     ),
     Fault(
         "transactional-id-shared.pcap",

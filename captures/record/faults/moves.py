@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..broker import RealBroker
 from ..distribution import DEFAULT_VERSION, POM, class_path
 from ..distribution import java as java_launcher
 from ..programs import java_classes
@@ -13,10 +14,18 @@ from . import Fault, Stage
 from .clients import java, rdkafka
 from .network import QUICK_SESSIONS
 from .positions import groups
-from .waits import java_waits
+from .waits import java_waits, pause
 
 _OPEN = SniffOptions(until_quiet=False)
 _OLD = "2.0.1"
+_QUICK_QUORUM = {
+    **QUICK_SESSIONS,
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "800",
+    "controller.quorum.request.timeout.ms": "800",
+    "metadata.max.idle.interval.ms": "0",
+}
 
 
 def _moves(times: int) -> Callable[[Stage], None]:
@@ -86,6 +95,27 @@ def _unserved(stage: Stage, killed: bool) -> None:
         time.sleep(4)
 
 
+def _quorum(times: int) -> Callable[[Stage], None]:
+    """Three controllers, captured at two; the active one stands still until another one is, this many times."""
+
+    def play(stage: Stage) -> None:
+        quorum: list[RealBroker] = []
+        options = {"roles": ("controller",), "quorum": quorum, "properties": _QUICK_QUORUM}
+        quorum += [stage.broker(start=False, **options) for _ in range(3)]
+        for node in quorum:
+            node.launch()
+        broker = stage.broker(quorum=quorum, roles=("broker",), properties=_QUICK_QUORUM)
+        stage.clients.append("brokers among themselves")
+        with stage.recording(*(node.port("CONTROLLER") for node in quorum[:2])):
+            for _ in range(times):
+                time.sleep(1)
+                active = int(stage.run(java_waits("active", f"127.0.0.1:{broker.port('INTERNAL')}")))
+                pause(quorum[active - 1], 1.5)
+            time.sleep(1)
+
+    return play
+
+
 def _at_controller(stage: Stage) -> None:
     """Producers whose bootstrap server is the listener of the controller."""
     broker = stage.broker()
@@ -134,6 +164,20 @@ FAULTS = [
         "the same, once",
         _moves(1),
         looks_like="leaders-move.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controllers-change.pcap",
+        "the process of the active one of three controllers stands still until another one is active, four times; "
+        "captured at two of them",
+        _quorum(4),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controllers-change-once.pcap",
+        "the same, once",
+        _quorum(1),
+        looks_like="controllers-change.pcap",
         sniff=_OPEN,
     ),
     Fault(

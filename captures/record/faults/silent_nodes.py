@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from ..programs import CLIENTS
 from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import rdkafka
@@ -82,7 +83,38 @@ def _coordinator(stage: Stage) -> None:
         stage.run(groups("once", broker, 14))
 
 
+def _slow_controller(stage: Stage, slow: bool) -> None:
+    """Five topics are created, and the controller's disk is slow or not; captured at the broker."""
+    library, flag = stage.work / "slow_fsync.so", stage.work / "slow"
+    stage.run(["cc", "-shared", "-fPIC", "-o", str(library), str(CLIENTS / "faults" / "slow_fsync.c"), "-ldl"])
+    controller = stage.broker(start=False, roles=("controller",))
+    controller.environment = {"LD_PRELOAD": str(library), "SLOW_FSYNC": str(flag), "SLOW_FSYNC_US": "1500000"}
+    controller.launch()
+    broker = stage.broker(controller=controller)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "2"))
+    with stage.recording(broker.port()):
+        stage.start(rdkafka(stage, 30, broker.bootstrap(), every="1", client_id="writer"))
+        if slow:
+            flag.touch()
+        stage.run(groups("creates-5", broker, 0, "client.id=deployer", topic="new"))
+        flag.unlink(missing_ok=True)
+        time.sleep(1)
+
+
 FAULTS = [
+    Fault(
+        "controller-slow.pcap",
+        "a program creates five topics, and the controller's disk takes 1.5 s for each write; captured at the broker",
+        lambda stage: _slow_controller(stage, slow=True),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controller-quick.pcap",
+        "the same with a disk that is not slow",
+        lambda stage: _slow_controller(stage, slow=False),
+        looks_like="controller-slow.pcap",
+        sniff=_OPEN,
+    ),
     Fault(
         "broker-frozen-before.pcap",
         "a broker's process stands still from before the capture to its end; a producer sends on",

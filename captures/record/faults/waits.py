@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..broker import RealBroker
 from ..distribution import DEFAULT_VERSION, python_with
 from ..programs import CLIENTS, CONFLUENT, java_program
+from ..sniffer import SniffOptions
 from . import Fault, Stage
 
+_OPEN = SniffOptions(until_quiet=False)
 _LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
 _SMALL_BUFFERS = {
     "socket.receive.buffer.bytes": "4096",
@@ -66,6 +68,20 @@ def _throttled(stage: Stage) -> None:
     stage.run(java_waits("quota", broker.bootstrap(), "greedy", "producer_byte_rate", "8000"))
     with stage.recording(broker.port()):
         stage.run(_burst(broker, 1000, "greedy", "1"))
+
+
+def _administrator(rate: str) -> Callable[[Stage], None]:
+    """A program creates five topics, with a quota of partitions per second that it may create."""
+
+    def play(stage: Stage) -> None:
+        broker = stage.broker(properties={"controller.quota.window.num": "2"})
+        stage.clients.append(_LIBRDKAFKA)
+        stage.run(java_waits("quota", broker.bootstrap(), "deployer", "controller_mutation_rate", rate))
+        program = [python_with(*CONFLUENT), str(CLIENTS / "faults" / "rdkafka_groups.py"), "creates-5"]
+        with stage.recording(broker.port()):
+            stage.run([*program, broker.bootstrap(), "orders", "0", "client.id=deployer"])
+
+    return play
 
 
 def _slow(stage: Stage) -> None:
@@ -130,6 +146,20 @@ FAULTS = [
         "the producer sends on until the broker's window is closed",
         _throttled,
         looks_like="slow-broker-not-throttled.pcap",
+    ),
+    Fault(
+        "throttled-administrator.pcap",
+        "a program over its quota of partitions that it may create (controller_mutation_rate): the broker does not "
+        "read its next requests for the throttle time",
+        _administrator("0.5"),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "administrator-within-quota.pcap",
+        "the same with a quota that is high enough",
+        _administrator("1000"),
+        looks_like="throttled-administrator.pcap",
+        sniff=_OPEN,
     ),
     Fault(
         "slow-broker-not-throttled.pcap",

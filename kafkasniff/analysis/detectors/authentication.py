@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -61,6 +63,36 @@ def taken_mechanisms(detail: str) -> str | None:
     return None if match is None else match.group(1)
 
 
+class _Login(msgspec.Struct, frozen=True, order=True):
+    """An authentication that was accepted or refused."""
+
+    time: int
+    user: str
+    """The principal of the connection, or its client if that is unknown."""
+    who: str
+    """Its client."""
+    broker: str
+
+    @classmethod
+    def of(cls, connection: dict[str, Any], time: int) -> _Login:
+        who = client(connection)
+        return cls(time, connection["principal"] or who, who, connection["broker"])
+
+
+class _Accepted:
+    """When users were accepted last, by mechanism and user, at any client and at each; and by which brokers."""
+
+    def __init__(self, accepted: Mapping[str | None, Iterable[_Login]]) -> None:
+        self.last: dict[tuple[str | None, ...], int] = {}
+        self.brokers: dict[tuple[str | None, ...], set[str]] = {}
+        for mechanism, logins in accepted.items():
+            for login in logins:
+                own = mechanism, login.user, login.who
+                for key in (own, own[:2]):
+                    self.last[key] = max(login.time, self.last.get(key, login.time))
+                self.brokers.setdefault(own, set()).add(login.broker)
+
+
 class _Refusal(msgspec.Struct, frozen=True):
     """Authentications of a client that a broker refused for one reason."""
 
@@ -77,13 +109,17 @@ class _Refusal(msgspec.Struct, frozen=True):
     def user(self) -> str:
         return self.principal or client(self.row)
 
-    def accepted_before(self, accepted: Iterable[tuple[int, str, str]]) -> int | None:
+    def accepted_before(self, accepted: _Accepted) -> int | None:
         """When this client was accepted last as the same user; None: never, or the user still is, at any client."""
-        times = [(time, who) for time, user, who in accepted if user == self.user]
-        first = self.row["first"]
-        if first is None or any(time >= first for time, _ in times):
+        first, last = self.row["first"], accepted.last.get((self.mechanism, self.user))
+        if first is None or last is None or last >= first:
             return None
-        return max((time for time, who in times if who == client(self.row)), default=None)
+        return accepted.last.get((self.mechanism, self.user, client(self.row)))
+
+    def accepted_elsewhere(self, accepted: _Accepted) -> list[str]:
+        """Brokers that accept the same client as the same user, if the one that refuses it never does."""
+        mine = accepted.brokers.get((self.mechanism, self.user, client(self.row)), set())
+        return [] if self.row["broker"] in mine else sorted(mine)
 
 
 _RENEW_TOKEN: Final = (
@@ -103,7 +139,8 @@ class SaslFailures(Detector[SaslThresholds]):
 
     If the listener does not support the client's mechanism, the finding lists those that it supports. If several
     principals are refused and nobody is accepted after that, or they were accepted before, one finding says that what
-    checks their credentials has failed. It is a note if a connection renews its session twice within a second.
+    checks their credentials has failed, or is unreliable if it refuses and accepts the same clients in turns. It is a
+    note if a connection renews its session twice within a second.
 
     Caveats: a broker that dies right after a raw token looks like a refusal.
     """
@@ -198,30 +235,39 @@ class SaslFailures(Detector[SaslThresholds]):
 
     def _together(self, refusals: list[_Refusal], known: dict[int, dict[str, Any]]) -> list[Finding]:
         """One finding for each mechanism that no longer works for anybody, and one for each other refusal."""
-        accepted: dict[str | None, list[tuple[int, str, str]]] = {}
-        refused: dict[str | None, list[tuple[int, str, str]]] = {}
+        accepted: dict[str | None, list[_Login]] = {}
+        refused: dict[str | None, list[_Login]] = {}
         for connection in known.values():
             into = {"succeeded": accepted, "failed": refused}.get(connection["authentication"])
             if into is not None and connection["time_ns"] is not None:
-                into.setdefault(connection["sasl_mechanism"], []).append((connection["time_ns"], *_user(connection)))
+                into.setdefault(connection["sasl_mechanism"], []).append(_Login.of(connection, connection["time_ns"]))
         granted = {row["connection_id"]: row["first"] for row in self.parts["granted"].table().to_pylist()}
         for number in granted.keys() & known.keys():
-            accepted.setdefault(known[number]["sasl_mechanism"], []).append((granted[number], *_user(known[number])))
+            mechanism = known[number]["sasl_mechanism"]
+            accepted.setdefault(mechanism, []).append(_Login.of(known[number], granted[number]))
+        index = _Accepted(accepted)
         by_mechanism: dict[str | None, list[_Refusal]] = {}
         for refusal in refusals:
             if refusal.takes is None and refusal.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
                 by_mechanism.setdefault(refusal.mechanism, []).append(refusal)
-        findings, crowds = [], []
+        findings: list[Finding] = []
+        told: set[int] = set()
+        """Refusals that a finding about all principals covers."""
         for mechanism, alike in by_mechanism.items():
+            yes, no = accepted.get(mechanism, []), refused.get(mechanism, [])
+            again = _accepted_again(yes, no)
             # The earliest time of each is the last to be set.
-            users = {user: time for time, user, _ in sorted(refused.get(mechanism, ()), reverse=True)}
-            worked = {user for time, user, _ in accepted.get(mechanism, ()) if time < users.get(user, 0)}
-            nobody = not any(time > min(users.values(), default=0) for time, *_ in accepted.get(mechanism, ()))
-            if len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
-                crowds.append(mechanism)
+            users = {login.user: login.time for login in sorted(no, reverse=True)}
+            worked = {login.user for login in yes if login.time < users.get(login.user, 0)}
+            nobody = not any(login.time > min(users.values(), default=0) for login in yes)
+            if sum(again.values()) >= SEVERAL:
+                told.update(map(id, alike))
+                findings.append(self._unreliable(alike, again))
+            elif len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
+                told.update(map(id, alike))
                 findings.append(self._backend(alike, sorted(users), len(worked)))
         for refusal in refusals:
-            if refusal.mechanism in crowds and refusal in by_mechanism[refusal.mechanism]:
+            if id(refusal) in told:
                 continue
             renewals = [
                 granted.get(each.connection_id, FOREVER) < (each.time_ns or 0)
@@ -230,26 +276,20 @@ class SaslFailures(Detector[SaslThresholds]):
             if refusal.row["error_code"] == ILLEGAL_SASL_STATE and renewals and all(renewals):
                 findings.append(self._too_soon(refusal))
                 continue
-            before = refusal.accepted_before(accepted.get(refusal.mechanism, ()))
-            findings.append(self._finding(refusal, before, any(renewals)))
+            before, elsewhere = refusal.accepted_before(index), refusal.accepted_elsewhere(index)
+            findings.append(self._finding(refusal, before, elsewhere, any(renewals)))
         return findings
 
     def _backend(self, refusals: list[_Refusal], users: list[str], worked: int) -> Finding:
         """Several users are refused and nobody is accepted."""
-        refusals = sorted(refusals, key=lambda refusal: (-refusal.row["count"], refusal.user))
-        worst, count = refusals[0], sum(refusal.row["count"] for refusal in refusals)
-        brokers = sorted({refusal.row["broker"] for refusal in refusals})
-        times = [
-            refusal.row[name] for refusal in refusals for name in ("first", "last") if refusal.row[name] is not None
-        ]
-        how = "" if worst.mechanism is None else f" with {word(worst.mechanism)}"
+        times = [refusal.row["first"] for refusal in refusals if refusal.row["first"] is not None]
         since = f" since {clock_time(min(times))[:-3]}" if times else ""
         before = f"; {'all' if worked == len(users) else f'{worked:,}'} of them were accepted before" if worked else ""
-        evidence = sorted((each for refusal in refusals for each in refusal.evidence), key=lambda one: one.time_ns or 0)
-        return self.finding(
-            "error",
-            f"{plural(count, 'authentication')} of {plural(len(users), 'principal')} ({some(users)}){how} refused by "
-            f"{some(brokers)}{since}: {worst.reason}{before}",
+        return self._of_all(
+            refusals,
+            users,
+            since,
+            before,
             meaning=(
                 "Several users are refused at the same time, and "
                 + (
@@ -264,6 +304,54 @@ class SaslFailures(Detector[SaslThresholds]):
                 "the token keys (JWKS) and the clocks for OAUTHBEARER, the KDC for GSSAPI, and for SCRAM the "
                 "credentials in the cluster's metadata. Changing passwords of clients does not help."
             ),
+            values={"accepted_before": worked},
+        )
+
+    def _unreliable(self, refusals: list[_Refusal], again: Mapping[str, int]) -> Finding:
+        """The same users are accepted and refused in turns; `again`: how often each was accepted after a refusal."""
+        users = sorted({refusal.user for refusal in refusals})
+        times = sum(again.values())
+        return self._of_all(
+            refusals,
+            users,
+            "",
+            f"; {plural(times, 'time')} the same client was accepted after that",
+            meaning=(
+                "Brokers accept and refuse the same clients in turns, so what checks their credentials is unreliable, "
+                "not their passwords. Many clients, such as Kafka's for Java, do not try again after a refusal."
+            ),
+            advice=(
+                "Check what the listener asks (the broker's log names it): one of several directory servers or token "
+                "keys may be out of date, overloaded or cut off. Behind a load balancer, compare the credentials of "
+                "the brokers."
+            ),
+            values={"accepted_again": times},
+        )
+
+    def _of_all(
+        self,
+        refusals: list[_Refusal],
+        users: list[str],
+        since: str,
+        besides: str,
+        *,
+        values: dict[str, Any],
+        **texts: str,
+    ) -> Finding:
+        """One finding about all principals of a mechanism."""
+        refusals = sorted(refusals, key=lambda refusal: (-refusal.row["count"], refusal.user))
+        worst, count = refusals[0], sum(refusal.row["count"] for refusal in refusals)
+        brokers = sorted({refusal.row["broker"] for refusal in refusals})
+        times = [
+            refusal.row[name] for refusal in refusals for name in ("first", "last") if refusal.row[name] is not None
+        ]
+        how = "" if worst.mechanism is None else f" with {word(worst.mechanism)}"
+        evidence = sorted((each for refusal in refusals for each in refusal.evidence), key=lambda one: one.time_ns or 0)
+        return self.finding(
+            "error",
+            f"{plural(count, 'authentication')} of {plural(len(users), 'principal')} ({some(users)}){how} refused by "
+            f"{some(brokers)}{since}: {worst.reason}{besides}",
+            **texts,
             subject={
                 "client_id": None,
                 "client_ip": None,
@@ -274,7 +362,7 @@ class SaslFailures(Detector[SaslThresholds]):
             first=min(times, default=None),
             last=max(times, default=None),
             evidence=tuple(evidence[:MAX_EVIDENCE]),
-            values={"mechanism": worst.mechanism, "principals": users[:MAX_USERS], "accepted_before": worked},
+            values={"mechanism": worst.mechanism, "principals": users[:MAX_USERS], **values},
         )
 
     def _too_soon(self, one: _Refusal) -> Finding:
@@ -299,8 +387,8 @@ class SaslFailures(Detector[SaslThresholds]):
             values={"mechanism": one.mechanism, "principal": one.principal},
         )
 
-    def _finding(self, one: _Refusal, before: int | None, renewing: bool) -> Finding:
-        """`before`: when the principal was accepted last; `renewing`: on a connection that had authenticated."""
+    def _finding(self, one: _Refusal, before: int | None, elsewhere: list[str], renewing: bool) -> Finding:
+        """`before`: when the client was accepted last, `elsewhere`: by which others; `renewing`: after a session."""
         row, takes = one.row, one.takes
         how = "" if one.mechanism is None else f" with {word(one.mechanism)}"
         error = None if row["error_code"] is None else error_by_code(row["error_code"])
@@ -316,6 +404,15 @@ class SaslFailures(Detector[SaslThresholds]):
             )
         elif error is not None and error.code != SASL_AUTHENTICATION_FAILED:
             meaning, advice = f"{error.name}: {error.meaning}. No user and password were checked.", f"{error.advice}."
+        elif elsewhere:
+            meaning = (
+                f"The same client is accepted as the same user by {some(elsewhere)}, so the brokers do not have the "
+                "same credentials or settings."
+            )
+            advice = (
+                "Compare the listener's settings of the brokers: for PLAIN the users in its sasl.jaas.config, for "
+                "OAUTHBEARER and GSSAPI what checks them. For SCRAM, this broker may lag behind the cluster's metadata."
+            )
         elif before is not None or renewing:
             since = "" if before is None else f" (last at {clock_time(before)[:-3]})"
             meaning = (
@@ -375,10 +472,16 @@ class SaslFailures(Detector[SaslThresholds]):
         )
 
 
-def _user(connection: dict[str, Any]) -> tuple[str, str]:
-    """The principal of a connection, or its client if that is unknown, and its client."""
-    who = client(connection)
-    return connection["principal"] or who, who
+def _accepted_again(accepted: Iterable[_Login], refused: Iterable[_Login]) -> Counter[str]:
+    """How often each user, from the same client and at the same broker, was accepted right after a refusal."""
+    outcomes: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
+    for done, logins in ((True, accepted), (False, refused)):
+        for login in logins:
+            outcomes.setdefault((login.user, login.who, login.broker), []).append((login.time, done))
+    found: Counter[str] = Counter()
+    for (user, *_), times in outcomes.items():
+        found[user] += sum(after and not before for (_, before), (_, after) in pairwise(sorted(times)))
+    return found
 
 
 _CONNECTION: Final[Any] = (("connection_id", pa.int64()),)

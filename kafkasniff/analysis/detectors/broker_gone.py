@@ -53,6 +53,8 @@ SLACK_NS: Final = 30_000_000_000
 """How long after an absence the first message with the new epoch may follow."""
 PLANNED_NS: Final = 30_000_000_000
 """A planned shutdown is a note if connects fail no longer than this: clients need some time to move on."""
+BEFORE_NS: Final = 5_000_000_000
+"""A broker that was gone when the capture began is reported if metadata lacks it for this long."""
 NODE_NS: Final = 100_000_000
 """Listeners of one address that are gone within this time belong to one node."""
 
@@ -85,7 +87,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     connection before, or if only its broker epoch changed. It is a note, too, if metadata named new leaders of its
     partitions just before (a controlled shutdown), and connects did not fail for long. The listener that accepted
     heartbeats of brokers is the controller's. A broker that clients do not contact is a warning if the metadata of
-    others no longer lists it and shows partitions that lost it as a replica. If clients asked for metadata before and
+    others does not list it and shows partitions that lost it as a replica. If clients asked for metadata before and
     afterwards, the finding names the new leaders.
 
     All absences of a broker are one finding; three are an error.
@@ -209,10 +211,11 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         for node, rows in nodes.items():
             first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
             listed = history.last_listed(node)
-            if listed is None or listed > last:
-                continue  # it is back, or was never there
+            if (listed is None and last - first < BEFORE_NS) or (listed is not None and listed > last):
+                continue  # it is back, or may be soon
+            since = "before the capture" if listed is None else clock_time(first)[:-3]
             topics = sorted({str(row["topic"]) for row in rows})
-            span = f"since {clock_time(first)[:-3]} according to the metadata of other brokers"
+            span = f"since {since} according to the metadata of other brokers"
             restarted = history.new_epoch(node, first, None)
             if restarted is None:
                 span += ", not back by the end of the capture"
@@ -230,7 +233,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "note" if before else "warning",
                 f"broker {node[1]}{in_cluster(self.clusters, node[0])} gone {span}: {', '.join(facts)}",
                 meaning=(
-                    "The other brokers no longer list it, and it is no longer an in-sync replica of these partitions"
+                    "The other brokers do not list it, and it is not an in-sync replica of these partitions"
                     + (". " if restarted is None else ", until it is back. ")
                     + "If fewer than min.insync.replicas remain, producers with acks=all are refused "
                     "(NOT_ENOUGH_REPLICAS)."

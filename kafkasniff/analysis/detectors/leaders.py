@@ -3,7 +3,7 @@
 The controller gives each new leader of a partition a higher epoch (KIP-101). Brokers name it in Metadata responses
 since version 7 (KIP-320), and beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951). In older versions, the
 second of the response takes its place. Brokers learn of a leader at different times, so these terms are apart for each
-broker that answers.
+broker that answers. An active controller announces itself to the others with BeginQuorumEpoch (KIP-595).
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 
-APIS: Final = ("Metadata", "Produce", "Fetch")
+APIS: Final = ("Metadata", "Produce", "Fetch", "BeginQuorumEpoch")
+_QUORUM: Final = "__cluster_metadata"
 MAX_BODY: Final = 1 << 20
 """Maximum number of characters of a body that is parsed."""
 MAX_TERMS: Final = 1 << 17
@@ -72,6 +73,7 @@ class _Partition(_Leader):
 class _Topic(msgspec.Struct):
     name: Any = None
     topic: Any = None
+    topic_name: Any = None
     topic_id: Any = None
     learned: Any = msgspec.field(name="_topic_name", default=None)
     """The name of the id, if it is known."""
@@ -116,15 +118,17 @@ def terms_shapes() -> dict[str, Shape]:
 
 def add_terms(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`, which have the bodies of Metadata responses and of those with errors."""
-    batch = only(batch, in_any(batch, "api", APIS))
-    batch = only(batch, matches(batch, "response_body", '"leader_id":'))
+    announced = in_any(batch, "api", ["BeginQuorumEpoch"])
+    body = pc.if_else(announced, column(batch, "request_body"), column(batch, "response_body"))
+    batch = batch.append_column("_body", body)
+    batch = only(batch, pc.and_(in_any(batch, "api", APIS), matches(batch, "_body", '"leader_id":')))
     time = column(batch, "time_ns")
-    dated = matches(batch, "response_body", '"leader_epoch":')
+    dated = matches(batch, "_body", '"leader_epoch":')
     unknown = pa.scalar("", pa.string())
     rows = pa.table(
         {
             **clusters(batch),
-            "body": encoded(batch, "response_body"),
+            "body": encoded(batch, "_body"),
             "view": pc.if_else(dated, unknown, broker_endpoint(batch)),
             "second": pc.if_else(dated, pa.scalar(0, pa.int64()), floor_divided(time, _SECOND)),
             "time": time,
@@ -179,7 +183,7 @@ def _terms(body: str) -> list[tuple[str, int, int | None, int]]:
         return []
     found = []
     for topic in (*read.topics, *read.responses):
-        name = topic.name or topic.topic or topic.learned or topic.topic_id
+        name = topic.name or topic.topic or topic.topic_name or topic.learned or topic.topic_id
         for partition in (*topic.partitions, *topic.partition_responses):
             number = partition.index if partition.partition_index is None else partition.partition_index
             leader = partition.current_leader or partition
@@ -220,7 +224,8 @@ class NotLeader(Detector[NotLeaderThresholds]):
 
     One refusal followed by a Metadata request is how clients learn about a new leader (a note). A client that is
     refused for several seconds has stale metadata. If leaders move again and again, one finding names the partitions,
-    the brokers, and who asks for it; clients that are refused no more often are not reported.
+    the brokers, and who asks for it; clients that are refused no more often are not reported. Changes of the active
+    controller are one finding, too.
 
     Caveats: a client whose partitions move one after the other looks the same, and so, briefly, does the election of a
     KRaft controller (`__cluster_metadata`). Without leader epochs (Metadata before version 7), several moves between
@@ -230,7 +235,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
     name: ClassVar[str] = "not-leader"
     summary: ClassVar[str] = "Requests to brokers that do not lead the partition, and loops of stale metadata."
     parameters_type = NotLeaderThresholds
-    bodies: ClassVar[Bodies] = {("response", "Metadata"): None}
+    bodies: ClassVar[Bodies] = {("response", "Metadata"): None, ("request", "BeginQuorumEpoch"): None}
     error_bodies = True
     parts_clusters = True
 
@@ -238,8 +243,9 @@ class NotLeader(Detector[NotLeaderThresholds]):
     _refused = Tally("refused", (*CLIENT, *CLUSTER), sums=tuple(f"code_{code}" for code in _CODES))
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions", "response_body")
-        return {"exchanges": TableReading((*ORDER, *own))}
+        own = ("api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions")
+        bodies = ("request_body", "response_body")
+        return {"exchanges": TableReading((*ORDER, *own, *bodies))}
 
     def shapes(self) -> Mapping[str, Shape]:
         counted: Any = tuple((name, pa.int64(), "sum") for name in ("refused", "metadata"))
@@ -296,27 +302,63 @@ class NotLeader(Detector[NotLeaderThresholds]):
         for row in self.resolved("seconds").sort_by("second").to_pylist():
             if row["second"] is not None:
                 seconds.setdefault(_place(row), []).append((row["second"], row["refused"], row["metadata"]))
-        moving: dict[str | None, list[Moves]] = {}
+        moving: dict[tuple[str | None, bool], list[Moves]] = {}
+        """By cluster; active controllers are apart."""
         for move in moves(self.resolved("terms")):
             if move.count >= self.thresholds.moves and move.last - move.first <= move.count * self.thresholds.apart:
-                moving.setdefault(move.cluster, []).append(move)
-        explained: dict[str | None, list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+                moving.setdefault((move.cluster, move.topic == _QUORUM), []).append(move)
+        explained: dict[tuple[str | None, bool], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         rest = []
         for row, evidence in self._refused.rows(self):
             names_of = {*topics.get(_place(row), ())}
-            mine = [one for one in moving.get(row["cluster"], ()) if one.topic in names_of]
+            group = row["cluster"], _QUORUM in names_of
+            mine = [one for one in moving.get(group, ()) if one.topic in names_of]
             often = _EACH * sum(one.count for one in mine)
-            if {one.topic for one in mine} == names_of and row["count"] <= often:
-                explained.setdefault(row["cluster"], []).append((row, evidence))
+            # Voters ask again and again while none is elected.
+            if {one.topic for one in mine} == names_of and (group[1] or row["count"] <= often):
+                explained.setdefault(group, []).append((row, evidence))
             else:
                 rest.append((row, evidence))
-        for cluster, moved in moving.items():
-            yield self._moving(cluster, moved, explained.get(cluster, []))
+        for (cluster, controllers), moved in moving.items():
+            refused = explained.get((cluster, controllers), [])
+            yield self._moving(cluster, moved, refused) if not controllers else self._quorum(cluster, moved[0], refused)
         for row, evidence in rest:
             place = _place(row)
             loop = max(_loops(seconds.get(place, ()), self.thresholds.pause // _SECOND), default=(0, 0, 0))
             names = sorted(topics.get(place, []))
             yield self._finding(row, evidence, names, loop)
+
+    def _quorum(
+        self, cluster: str | None, moved: Moves, refused: Sequence[tuple[dict[str, Any], tuple[Evidence, ...]]]
+    ) -> Finding:
+        nodes = sorted({str(leader) for leader in moved.leaders})
+        shown = [one for _, evidence in refused for one in evidence]
+        return self.finding(
+            "warning",
+            f"the active controller{in_cluster(self.clusters, cluster)} changed {moved.count:,} times"
+            f"{span(moved.first, moved.last)}, between controllers {some(nodes)}",
+            meaning=(
+                "Until a new controller is active, no leader moves, no topic is created or changed, and heartbeats of "
+                "brokers are refused; if that lasts, brokers lose their sessions."
+            ),
+            advice=(
+                "Find out why controllers do not hear from the active one: pauses of its process (late-answers), its "
+                "disk, or the network between them. Compare controller.quorum.fetch.timeout.ms and "
+                "controller.quorum.election.timeout.ms with how long these last."
+            ),
+            subject={
+                "client_id": None,
+                "client_ip": None,
+                "topic": moved.topic,
+                **({"cluster": cluster} if cluster is not None else {}),
+                "trouble": "controllers",
+            },
+            count=moved.count,
+            first=moved.first,
+            last=moved.last,
+            evidence=tuple(sorted(shown, key=lambda one: one.time_ns or 0)[:MAX_EVIDENCE]),
+            values={"moves": moved.count, "controllers": nodes},
+        )
 
     def _moving(
         self,

@@ -312,11 +312,12 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 "none succeeded, and no broker advertises this address",
                 meaning=(
                     "Nothing accepted a connection at this address in the whole capture. A client has it from its "
-                    "settings: the host or port is wrong, or the broker did not run."
+                    "settings: the host or port is wrong, or the broker did not run. A broker may have it from the "
+                    "listener that another one advertises to brokers alone (inter.broker.listener.name)."
                 ),
                 advice=(
                     f"Compare the client's bootstrap.servers with the addresses of the brokers "
-                    f"({some(sorted(named or accepting))})."
+                    f"({some(sorted(named or accepting))}), or the brokers' advertised.listeners."
                 ),
                 subject={"client_id": None, "client_ip": row["client_ip"], "broker": broker},
                 count=row["count"],

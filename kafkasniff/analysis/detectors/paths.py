@@ -379,6 +379,8 @@ _MOST: Final = 0.8
 """Fraction of the connections in use that the broker's side ended; others were ended for a reason of their own."""
 
 
+_MOMENT_NS: Final = 20_000_000
+"""Longest time between the ends of two connections that something dropped together."""
 REFUSED: Final = 2
 """So many refused connects, at least, would show that the broker has stopped."""
 
@@ -388,13 +390,15 @@ class CutThresholds(Parameters, frozen=True, kw_only=True):
 
     at_least: Annotated[int, Meta(ge=2, description="Report from this many connections of the same age …")] = 3
     age: Annotated[Duration, Meta(ge=0, description="… if they are at least this old.")] = 500_000_000
+    times: Annotated[int, Meta(ge=2, description="Or if several of them ended together, this often.")] = 3
 
 
 class CutConnections(Detector[CutThresholds]):
-    """Connections in use that the broker's side closes or resets, all of them at the same age.
+    """Connections in use that the broker's side closes or resets, all at the same age, or together again and again.
 
     Brokers close idle connections, and those whose SASL session is over (`expired-sessions`), but do not limit the age
-    of a connection. Proxies, load balancers, service meshes and firewalls do.
+    of a connection. Proxies, load balancers, service meshes and firewalls do. A proxy that restarts or loads its
+    configuration ends all connections together, while the broker continues.
 
     Caveats: captures, or exports with the table `transport`, are needed.
     """
@@ -444,17 +448,38 @@ class CutConnections(Detector[CutThresholds]):
             usual = median(_age(link) for link in cut)
             alike = [link for link in cut if abs(_age(link) - usual) <= usual * _ALIKE]
             enough = len(alike) >= max(self.thresholds.at_least, _MOST * len(cut))
-            if enough and usual >= self.thresholds.age:
+            # Connections that began together and were dropped once have the same age, too.
+            if enough and usual >= self.thresholds.age and len(_ended_together(alike)) > 1:
                 yield self._finding(broker, alike, usual)
+                continue
+            together = [some for some in _ended_together(cut) if len(some) > 1]
+            several = [link for some in together for link in some]
+            if len(together) >= self.thresholds.times and len(several) >= _MOST * len(cut):
+                yield self._together(broker, several, len(together))
+
+    def _together(self, broker: str, links: list[TcpLink], times: int) -> Finding:
+        return self._of(
+            broker,
+            links,
+            f"that are in use together, {times:,} times",
+            meaning=(
+                "Several connections end at the same moment, and the broker accepts new ones right after that. So "
+                "something in front of it drops them: a proxy or load balancer that is restarted or loads its "
+                "configuration, or one of its instances that fails. Requests that were on their way are lost or sent "
+                "again."
+            ),
+            advice=(
+                "Look at its log at these times: restarts, changes of its configuration, failed health checks, limits "
+                "of memory. Let it drain connections, or change it less often."
+            ),
+            values={"times": times},
+        )
 
     def _finding(self, broker: str, links: list[TcpLink], age: float) -> Finding:
-        links.sort(key=lambda link: (link.over_ns, link.connection_id))
-        first, last = links[0].over_ns, links[-1].over_ns
-        addresses = sorted({link.client_ip for link in links})
-        return self.finding(
-            "warning",
-            f"{broker} ends connections that are in use after {elapsed(age)} each: {plural(len(links), 'connection')} "
-            f"of {plural(len(addresses), 'client address', 'client addresses')}{span(first, last)}",
+        return self._of(
+            broker,
+            links,
+            f"that are in use after {elapsed(age)} each",
             meaning=(
                 "Brokers close connections that are idle, or whose SASL session is over, but set no limit to their "
                 "age. So something in front of the broker does: a proxy, a load balancer, a service mesh or a "
@@ -465,6 +490,18 @@ class CutConnections(Detector[CutThresholds]):
                 "Raise or remove the maximum duration of TCP connections there (in Envoy max_connection_duration and "
                 "max_downstream_connection_duration, in HAProxy timeout client and timeout server)."
             ),
+            values={"age_ms": age / 1e6},
+        )
+
+    def _of(self, broker: str, links: list[TcpLink], how: str, *, values: dict[str, Any], **texts: str) -> Finding:
+        links.sort(key=lambda link: (link.over_ns, link.connection_id))
+        first, last = links[0].over_ns, links[-1].over_ns
+        addresses = sorted({link.client_ip for link in links})
+        return self.finding(
+            "warning",
+            f"{broker} ends connections {how}: {plural(len(links), 'connection')} "
+            f"of {plural(len(addresses), 'client address', 'client addresses')}{span(first, last)}",
+            **texts,
             subject={"broker": broker},
             count=len(links),
             first=first,
@@ -473,8 +510,19 @@ class CutConnections(Detector[CutThresholds]):
                 Evidence(link.connection_id, None, link.time_ns, f"ended after {elapsed(_age(link))}")
                 for link in links[:MAX_EVIDENCE]
             ),
-            values={"age_ms": age / 1e6, "connections": len(links), "clients": addresses[:MAX_EVIDENCE]},
+            values={**values, "connections": len(links), "clients": addresses[:MAX_EVIDENCE]},
         )
+
+
+def _ended_together(links: Iterable[TcpLink]) -> list[list[TcpLink]]:
+    """The connections in groups, each of which ended at the same moment."""
+    groups: list[list[TcpLink]] = []
+    for link in sorted(links, key=lambda link: (link.over_ns, link.connection_id)):
+        if groups and link.over_ns - groups[-1][-1].over_ns <= _MOMENT_NS:
+            groups[-1].append(link)
+        else:
+            groups.append([link])
+    return groups
 
 
 def _age(link: TcpLink) -> int:

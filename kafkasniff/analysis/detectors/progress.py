@@ -332,7 +332,7 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         return {
             "ends": Shape(
                 keys=(*PARTITION, *spans),
-                measures=(*highest, ("lowest", pa.int64(), "min")),
+                measures=(*highest, ("lowest", pa.int64(), "min"), ("first", pa.int64(), "min")),
                 group=group,
                 bound=MAX_SPANS,
             ),
@@ -388,17 +388,17 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         rows, offset = only(rows, known), offset.filter(known)
         shape = self.parts[part].shape
         when = floor_divided(column(rows, "time_ns"), self.thresholds.every)
-        own = {"span": when, "offset": offset, "lowest": offset}
+        own = {"span": when, "offset": offset, "lowest": offset, "first": column(rows, "time_ns")}
         own = {name: values for name, values in own.items() if name in shape.schema.names}
         names = [name for name in shape.schema.names if name != "cluster" and name not in own]
         self.parts[part].add({**clusters(rows), **{name: column(rows, name) for name in names}, **own})
 
     def findings(self) -> Iterator[Finding]:
         ends: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-        before: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        before: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
         for row in self.resolved("ends").to_pylist():
             ends.setdefault(partition_of(row), []).append((row["span"], row["offset"]))
-            before.setdefault(partition_of(row), []).append((row["span"], row["lowest"]))
+            before.setdefault(partition_of(row), []).append((row["span"], row["lowest"], row["first"]))
         groups = groups_by_client(self.parts["members"])
         commits: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.resolved("commits").to_pylist():
@@ -437,17 +437,25 @@ class GrowingLag(Detector[GrowingLagThresholds]):
                 yield self._abandoned(name, cluster, sorted(rows, key=lambda row: (-row["lag"], _name(row))))
 
     def _left(
-        self, positions: Sequence[Row], ends: Sequence[tuple[int, int]], seen: int, *, lost: bool
+        self, positions: Sequence[Row], ends: Sequence[tuple[int, int, int]], seen: int, *, lost: bool
     ) -> Iterator[Row]:
         """The last commit, if it left records that were there long before, and more were written after that.
 
-        `ends`: those of the log at the beginning of each span. A program may leave records of the last span, unless its
-        last member is `lost`: it never left the group.
+        `ends`: those of the log at the beginning of each span, and when each was seen. A program may leave records of
+        its last span, unless its last member is `lost`: it never left the group. If the capture begins in this span,
+        those that were there before its last commit count.
         """
         if not ends:
             return
-        last, (begin, _), (until, end) = max(positions, key=_when), min(ends), max(ends)
-        old = max(offset for span_of, offset in ends if span_of < max(seen, begin + 1))
+        last, (begin, *_), (until, end, _) = max(positions, key=_when), min(ends), max(ends)
+        old = max(
+            (
+                offset
+                for span_of, offset, when in ends
+                if span_of < seen or (span_of == begin and when <= last["time_ns"])
+            ),
+            default=end,
+        )
         lags = last["offset"] < end if lost else last["offset"] < old < end
         if lags and (until - seen) * self.thresholds.every >= self.thresholds.gone:
             yield {**last, "lag": end - last["offset"], "seen": seen, "until": until, "lost": lost}

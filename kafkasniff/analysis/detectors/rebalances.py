@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -26,7 +27,7 @@ from kafkasniff.analysis.detectors.tally import (
     in_all,
 )
 from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
-from kafkasniff.analysis.group_history import GROUP_APIS
+from kafkasniff.analysis.group_history import GROUP_APIS, HEARTBEATS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.rebalances import Rebalances
@@ -211,6 +212,7 @@ class RebalanceStorms(GroupDetector):
         """`rows`: those that count; `everything`: all rebalances of the group."""
         names = client_names(events)
         planned = _is_planned(rows, events, everything)
+        share = any(event["api"] == _SHARES for event in events)
         first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
         reasons = []
         for key, verb in (("left", "left"), ("lost", "disappeared without leaving"), ("joined", "joined")):
@@ -232,14 +234,23 @@ class RebalanceStorms(GroupDetector):
             "note" if planned else "warning",
             f"{self._named(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
             meaning=(
-                "In each rebalance members stop or give up partitions, partitions are reassigned, and records with "
-                "uncommitted offsets are read again."
+                (
+                    "What a member had not acknowledged when it left is delivered again, to another member."
+                    if share
+                    else "In each rebalance members stop or give up partitions, partitions are reassigned, and records "
+                    "with uncommitted offsets are read again."
+                )
                 + (" Each member left once and on purpose: a deployment, or a group that shrinks." if planned else "")
             ),
             advice=(
                 "Find out why members leave: a poll interval or session timeout too short for the work, crashes, or "
-                "rolling restarts. Static membership (group.instance.id), cooperative assignment or the newer "
-                "protocol (KIP-848) make rebalances cheap."
+                "rolling restarts."
+                + (
+                    ""
+                    if share
+                    else " Static membership (group.instance.id), cooperative assignment or the newer protocol "
+                    "(KIP-848) make rebalances cheap."
+                )
             ),
             subject=group_subject(group),
             count=len(rows),
@@ -303,6 +314,17 @@ class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
     ] = 100_000_000
 
 
+_REMOVED: Final = (
+    "The coordinator removed these members (no heartbeat within session.timeout.ms), or they left by themselves (no "
+    "poll within max.poll.interval.ms). Their partitions waited that long, and other members read everything "
+    "uncommitted again."
+)
+_CRASHED: Final = (
+    "Members ended without leaving (killed or crashed), and new ones with the same client id joined. Until the session "
+    "of an old one is over (45 s by default), nobody gets what was assigned to it."
+)
+
+
 class LostMembers(GroupDetector):
     """Members that a group lost without a LeaveGroup, or that left because their program did not poll in time.
 
@@ -310,7 +332,8 @@ class LostMembers(GroupDetector):
     response to the member says so, or if the leader's list of members lacks it.
 
     Members of the newer protocols, and those of older clients, give no reason when they leave. If such a member joins
-    again later with the same member id, or on the same connection, its program did not poll in the meantime.
+    again later with the same member id, or on the same connection, its program did not poll in the meantime. A member
+    is lost, too, if it sends nothing more and has not left when a new member with its client id joins.
 
     Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator. A
     program that unsubscribes for a while looks like one that does not poll.
@@ -321,24 +344,48 @@ class LostMembers(GroupDetector):
     summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
     parameters_type = LostMemberThresholds
 
+    def shapes(self) -> Mapping[str, Shape]:
+        last: Any = (("last", pa.int64(), "max"),)
+        return {**super().shapes(), "beats": Shape(keys=(*CLUSTER, *_MEMBER), measures=last, bound=1 << 17)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        super().update(batch, table)
+        batch = only(batch, pc.and_(in_any(batch, "api", tuple(HEARTBEATS)), pc.is_valid(column(batch, "member_id"))))
+        self.parts["beats"].add({**_member(batch), "last": column(batch, "time_ns")})
+
     def findings(self) -> Iterator[Finding]:
         rebalances = self._rebalances()
+        beats: dict[GroupKey, dict[str, int]] = {}
+        for row in self.resolved("beats").to_pylist():
+            if row["last"] is not None:
+                beats.setdefault((row["cluster"], row["group_id"]), {})[row["member_id"]] = row["last"]
         for group, events in self._events().items():
             late = _late(events, self.thresholds.away)
             # `SharedInstances` reports those that another program has replaced.
             fenced = {event["member_id"] for event in events if event["error_code"] == FENCED_INSTANCE_ID}
             lost = [(row, one) for row in rebalances.get(group, ()) for one in row["lost"] if one not in fenced]
-            if len(lost) + len(late) >= self.thresholds.at_least:
-                yield self._finding(group, lost, late, events)
+            known = {one for _, one in lost}
+            replaced = [one for one in _replaced(events, beats.get(group, {})) if one[1] not in known]
+            if len(lost) + len(replaced) + len(late) >= self.thresholds.at_least:
+                yield self._finding(group, lost, replaced, late, events)
 
-    def _finding(self, group: GroupKey, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
-        names = client_names(events)
+    def _finding(
+        self,
+        group: GroupKey,
+        lost: list[tuple[Row, str]],
+        replaced: list[tuple[Row, str]],
+        late: list[Row],
+        events: list[Row],
+    ) -> Finding:
+        names, lost = client_names(events), [*lost, *replaced]
+        crashed = len(replaced) == len(lost) + len(late)
+        picked = {id(event) for event in (*late, *(event for event, _ in replaced))}
         members = {member for _, member in lost}
         generations = {row["generation"] for row, _ in lost}
         shown = [
             event
             for event in events
-            if event in late
+            if id(event) in picked
             or (event["member_id"] in members and event["error_code"])
             or (event["everybody"] and event["generation"] in generations)
         ]
@@ -354,13 +401,12 @@ class LostMembers(GroupDetector):
         return self.finding(
             "warning",
             f"{self._named(group)} {' and '.join(reasons)}",
-            meaning=(
-                "The coordinator removed these members (no heartbeat within session.timeout.ms), or they left by "
-                "themselves (no poll within max.poll.interval.ms). Their partitions waited that long, and other "
-                "members read everything uncommitted again."
-            ),
+            meaning=_CRASHED if crashed else _REMOVED + (f" {_CRASHED}" if replaced else ""),
             advice=(
-                "If processing takes long, poll fewer records (max.poll.records) or raise max.poll.interval.ms. "
+                "Find out why they end: exit codes, logs, memory limits of containers, failed health checks. A program "
+                "that is stopped (SIGTERM) has to close its consumer."
+                if crashed
+                else "If processing takes long, poll fewer records (max.poll.records) or raise max.poll.interval.ms. "
                 "Otherwise check whether the members crashed, were paused (garbage collection, CPU limits), or lost "
                 "their network."
             ),
@@ -371,6 +417,27 @@ class LostMembers(GroupDetector):
             evidence=_evidence(shown),
             values={"lost": len(lost), "poll_timeouts": len(late)},
         )
+
+
+def _replaced(events: Sequence[Row], beats: Mapping[str, int]) -> Iterator[tuple[Row, str]]:
+    """Members of the newer protocols that were silent and had not left when a new one of the same client joined.
+
+    `events`: of a group, in order; `beats`: when each member sent its last heartbeat. Each with the event of the join.
+    """
+    left = {event["member_id"] for event in events if event["asked"] is not None and event["asked"] < 0}
+    there: dict[str, list[tuple[int, str]]] = {}
+    for event in events:
+        member, who, time = event["member_id"], event["client_id"], event["time_ns"]
+        joins = event["api"] in HEARTBEATS and event["asked"] == 0 and event["error_code"] == 0
+        # A static member that returns is the same member.
+        if not joins or None in (member, who, time) or event["instance"] is not None:
+            continue
+        others = there.setdefault(who, [])
+        while others and others[0][0] < time:
+            _last, old = heapq.heappop(others)
+            if old not in left and old != member:
+                yield event, old
+        heapq.heappush(others, (beats.get(member, time), member))
 
 
 UNRELEASED_INSTANCE_ID: Final = 111
@@ -515,7 +582,8 @@ def _instances(events: Sequence[Row]) -> dict[str, str]:
     return {event["member_id"]: event["instance"] for event in events if event["member_id"] and event["instance"]}
 
 
-_ASSIGNING: Final = ("SyncGroup", "ConsumerGroupHeartbeat")
+_SHARES: Final = "ShareGroupHeartbeat"
+_ASSIGNING: Final = ("SyncGroup", "ConsumerGroupHeartbeat", _SHARES)
 _ASSIGNED: Final = r'"(?:assigned_partitions|topic_partitions)":\[(?P<some>\{?)'
 _CONNECTED: Final = (*CLIENT, *CLUSTER, ("group_id", pa.string()), ("session", pa.int64()))
 """A member has a connection to its coordinator."""
@@ -532,6 +600,8 @@ class IdleMemberThresholds(Parameters, frozen=True, kw_only=True):
 class IdleMembers(Detector[IdleMemberThresholds]):
     """Members of a group that stay without any partition (a note): it has more members than partitions.
 
+    Members of a share group may have the same partitions, so none of them is without (a warning).
+
     Caveats: standby members are often wanted. Until others have given up their partitions, a new member has none.
     """
 
@@ -541,10 +611,11 @@ class IdleMembers(Detector[IdleMemberThresholds]):
     bodies: ClassVar[Bodies] = {
         ("response", "SyncGroup"): ("_assignment",),
         ("response", "ConsumerGroupHeartbeat"): ("assignment",),
+        ("response", _SHARES): ("assignment",),
     }
     parts_clusters = True
 
-    _given = Tally("given", (*_CONNECTED, ("some", pa.bool_())))
+    _given = Tally("given", (*_CONNECTED, ("some", pa.bool_()), ("share", pa.bool_())))
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "response_body")
@@ -561,7 +632,8 @@ class IdleMembers(Detector[IdleMemberThresholds]):
         begins = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ASSIGNED), "some")
         known = pc.is_valid(begins)
         batch, begins = only(batch, known), begins.filter(known)
-        self._given.add(self, batch, {**_connected(batch), "some": pc.equal(begins, "{")})
+        kinds = {"some": pc.equal(begins, "{"), "share": in_any(batch, "api", [_SHARES])}
+        self._given.add(self, batch, {**_connected(batch), **kinds})
 
     def findings(self) -> Iterator[Finding]:
         names = [name for name, _ in _CONNECTED]
@@ -579,15 +651,25 @@ class IdleMembers(Detector[IdleMemberThresholds]):
                 idle.setdefault((row["cluster"], row["group_id"]), []).append((seen, evidence))
         for group, rows in idle.items():
             who = list(dict.fromkeys(row["client_id"] or row["client_ip"] or "?" for row, _ in rows))
+            share = any(row["share"] for row, _ in rows)
             yield self.finding(
-                "note",
-                f"{plural(len(rows), 'member')} of group {word(group[1])}{in_cluster(self.clusters, group[0])} without "
-                f"partitions: {some(who)}",
+                "warning" if share else "note",
+                f"{plural(len(rows), 'member')} of {'share ' if share else ''}group {word(group[1])}"
+                f"{in_cluster(self.clusters, group[0])} without partitions: {some(who)}",
                 meaning=(
-                    "The group has more members than the topics have partitions, so these members receive nothing. "
-                    "They take over if another member ends."
+                    "A share group gives each member partitions as soon as the share coordinator has stored their "
+                    "state. It cannot store it, or the group's topics do not exist, or its user may not describe them."
+                    if share
+                    else "The group has more members than the topics have partitions, so these members receive "
+                    "nothing. They take over if another member ends."
                 ),
-                advice="Add partitions, or run fewer members, unless they are wanted as standbys.",
+                advice=(
+                    "Check whether __share_group_state exists and has leaders: with fewer brokers than "
+                    "share.coordinator.state.topic.replication.factor it cannot be created. Then check the names of "
+                    "the topics and the rights of the group's user."
+                    if share
+                    else "Add partitions, or run fewer members, unless they are wanted as standbys."
+                ),
                 subject=group_subject(group),
                 **in_all(rows),
                 values={"idle": len(rows)},

@@ -149,7 +149,7 @@ class OwedResponses(Detector[P]):
     def shapes(self) -> Mapping[str, Shape]:
         order = tuple((name, pa.int64()) for name in ORDER)
         text = tuple((name, pa.string()) for name in ("api", "status"))
-        times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us"))
+        times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us", "muted_us"))
         flags = tuple((name, pa.bool_()) for name in ("replicas", "lost", "failed"))
         keys = (*order, *CLIENT, *BROKER, *text, *times, *flags)
         high: Any = ("end_ns", pa.int64(), "max")
@@ -231,6 +231,7 @@ class OwedResponses(Detector[P]):
                 "due_ns": pc.add(time, pa.array(excused_us(batch) * 1000)),
                 "end_ns": pc.add(time, pc.multiply(column(batch, "latency_us"), 1000)),
                 "late_us": late,
+                "muted_us": pc.fill_null(column(batch, "muted_us"), 0),
                 "replicas": pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False),
                 "lost": pc.fill_null(pc.greater(column(batch, "retransmits"), 0), False),
                 "failed": pc.fill_null(pc.greater(column(batch, "error_count"), 0), False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Annotated, Any, ClassVar, Final
@@ -137,6 +138,10 @@ _BY_ALERT: Final = {
 }
 
 
+_OF_SERVER: Final = frozenset({"expired", "name"})
+"""Causes that lie in the server's certificate alone, not in what a client trusts."""
+
+
 class TlsThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `TlsFailures`."""
 
@@ -150,7 +155,8 @@ class TlsFailures(Detector[TlsThresholds]):
     """Failed TLS handshakes; no keys are needed.
 
     It is an error if an alert is in clear text (up to TLS 1.2), or if TLS 1.3 hides it at least `silent` times; a
-    warning if TLS 1.3 hides fewer, or if other connections from the address work. `cause` in the subject is one of:
+    warning if TLS 1.3 hides fewer, or if other connections from the address work, unless they do so in turns because
+    of the server's certificate: several servers answer at the address. `cause` in the subject is one of:
 
     - `expired`: the alert `certificate_expired`, or a refused certificate that was not valid at the time of the
       capture.
@@ -189,7 +195,11 @@ class TlsFailures(Detector[TlsThresholds]):
 
     def findings(self) -> list[Finding]:
         known = connections_by_id(self, "connections")
-        works = {(row["client_ip"], row["broker"]) for row in known.values() if row["verdict"] == "kafka"}
+        works: dict[tuple[Any, Any], list[int]] = {}
+        """When handshakes that did not fail began, by address and broker."""
+        for row in known.values():
+            if row["verdict"] == "kafka":
+                works.setdefault((row["client_ip"], row["broker"]), []).append(row["time_ns"] or 0)
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for problem in problems_by_time(self):
             connection = known.get(problem["connection_id"])
@@ -199,7 +209,7 @@ class TlsFailures(Detector[TlsThresholds]):
             cause = _cause(problem)
             if cause is None:
                 if lacks_keys(problem["detail"]):
-                    works.add(ends)
+                    works.setdefault(ends, []).append(connection["time_ns"] or 0)
             else:
                 found.setdefault((connection["client_id"], *ends, cause), []).append(problem)
         return [
@@ -209,13 +219,19 @@ class TlsFailures(Detector[TlsThresholds]):
             and (key[3] != "unknown" or (len(rows) >= self.thresholds.silent and key[1:3] not in works))
         ]
 
-    def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]], works: set[tuple[Any, Any]]) -> Finding:
+    def _finding(
+        self, row: dict[str, Any], rows: list[dict[str, Any]], works: dict[tuple[Any, Any], list[int]]
+    ) -> Finding:
         what, meaning, advice = _CAUSES[row["cause"]]
         alerts = [found[1] for row in rows if (found := alert_in(row["detail"])) is not None]
         flaws = dict.fromkeys(flaw for row in rows for flaw in flaws_in(cause_of(row)))
-        others = (row["client_ip"], row["broker"]) in works
+        others = sorted(works.get((row["client_ip"], row["broker"]), ()))
+        failed = sorted(problem["time_ns"] or 0 for problem in rows)
+        # How often one that fails is followed by one that does not.
+        turns = len({bisect(others, time) for time in failed} - {len(others)})
+        in_turns = row["cause"] in _OF_SERVER and turns >= self.thresholds.silent
         sure = alerts or (row["cause"] != "unknown" and len(rows) >= self.thresholds.silent)
-        severity: Severity = "error" if sure and not others else "warning"
+        severity: Severity = "error" if sure and (in_turns or not others) else "warning"
         details = [*flaws]
         if alerts:
             details.append(f"alert {some(list(dict.fromkeys(alerts)))}")
@@ -224,7 +240,13 @@ class TlsFailures(Detector[TlsThresholds]):
             details.append("by the size of the last record; TLS 1.3 hides the alert")
         shown = f" ({'; '.join(details)})" if details else ""
         who = client(row) if row["client_id"] is not None else word(row["client_ip"])
-        if others:
+        if in_turns:
+            meaning += (
+                " Handshakes fail and work in turns, so several servers answer at this address (a load balancer, or "
+                "broker addresses that change) with different certificates, or only some clients check them."
+            )
+            advice = f"Compare the certificates of all servers at this address. {advice}"
+        elif others:
             meaning += " Other connections of this address to the broker work."
         notes = [_note(row) for row in rows]
         evidence = tuple(
@@ -240,7 +262,7 @@ class TlsFailures(Detector[TlsThresholds]):
             count=len(rows),
             **problem_times(rows),
             evidence=evidence,
-            values={"handshakes": len(rows), "alerts": sorted(set(alerts))},
+            values={"handshakes": len(rows), "alerts": sorted(set(alerts)), "in_turns": in_turns},
         )
 
 
@@ -281,7 +303,9 @@ def _note(problem: dict[str, Any]) -> str:
 MAX_CONNECTIONS: Final = 1 << 17
 """Maximum number of connections examined, the earliest."""
 HANDSHAKES: Final = 5
-"""Handshakes from which their median says something of the broker."""
+"""Handshakes from which their median says something of the broker; fewer say it if all of them were slow …"""
+ALL_SLOW: Final = 2
+"""… at least this many."""
 
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -375,7 +399,10 @@ class EncryptedTrouble(Detector[EncryptedThresholds]):
                 yield self._cut(broker, cut, {ended[row["connection_id"]] for row in cut})
             shaken = [row for row in rows if row["tls_handshake_us"] is not None]
             usual = median(row["tls_handshake_us"] for row in shaken) * 1000 if shaken else 0
-            if len(shaken) >= HANDSHAKES and usual >= self.thresholds.handshake:
+            enough = HANDSHAKES
+            if shaken and min(row["tls_handshake_us"] for row in shaken) * 1000 >= self.thresholds.handshake:
+                enough = ALL_SLOW
+            if len(shaken) >= enough and usual >= self.thresholds.handshake:
                 yield self._slow(broker, shaken, usual)
 
     def _stalled(self, broker: str, rows: list[dict[str, Any]]) -> Finding:

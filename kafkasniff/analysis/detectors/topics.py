@@ -277,8 +277,8 @@ class MissingTopics(Detector[MissingTopicThresholds]):
                 if gone
                 else (
                     "Compare the name with the list of topics (kafka-topics.sh --list), and the program's "
-                    "bootstrap.servers with the cluster that has it. Otherwise create it; auto.create.topics.enable "
-                    "seems to be off."
+                    "bootstrap.servers with the cluster that has it. Otherwise create it: auto.create.topics.enable "
+                    "is off, or the brokers are fewer than default.replication.factor."
                 )
             ),
             subject={"topic": topic, **({} if cluster is None else {"cluster": cluster})},

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker, is_for_controllers, is_forwarded, is_work
-from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import (
     CONNECTIONS,
     LATE_NS,
     MAX_REQUESTS,
     SILENT_NS,
+    SLOT_NS,
     Owed,
     OwedResponses,
     Pauses,
@@ -28,7 +32,7 @@ from kafkasniff.analysis.detectors.silences import (
     repeated_pauses,
     silences,
 )
-from kafkasniff.analysis.detectors.tally import CLIENT, clients
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, percent, plural, some, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -149,6 +153,11 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         }
         seen = {(row["client_id"], row["client_ip"]): row["last_ns"] for row in self.parts["seen"].table().to_pylist()}
         by_broker = set(self.parts["by_broker"].table().column("connection_id").to_pylist())
+        muted: dict[int, int] = {}
+        """Until when brokers do not read from connections, because of a quota."""
+        for one in owed:
+            until = (one.row["time_ns"] or 0) + 1000 * one.row["muted_us"] if one.row["muted_us"] else 0
+            muted[one.connection_id] = max(until, muted.get(one.connection_id, until))
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in owed:
             row, reason = one.row, closed.get((one.connection_id, one.row["exchange_id"]))
@@ -157,7 +166,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             # Without times it is unknown whether it was too early.
             timed = one.end_ns is not None and row["time_ns"] is not None
             if one.end_ns is not None and row["time_ns"] is not None and is_forwarded(row["api"]):
-                long = one.end_ns - row["time_ns"] >= self.thresholds.forwarded
+                read = max(row["time_ns"], muted.get(one.connection_id, 0))
+                long = one.end_ns - read >= self.thresholds.forwarded
             else:
                 long = timed and one.overdue_ns >= self.thresholds.after
             if reason is None and any(silence.explains(one) for silence in known):
@@ -186,8 +196,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             over = left.get(one.connection_id)
             if over is None or one.due_ns is None or over - one.due_ns >= self.thresholds.after:
                 continue
-            if one.row["client_id"] is None:
-                continue  # it may be several
+            if one.row["client_id"] is None or is_broker(one.row["client_id"], ()):
+                continue  # it may be several, and brokers have short timeouts on purpose
             early = over < one.due_ns
             if not early and over - one.due_ns < self.kept_ns:
                 continue
@@ -351,6 +361,9 @@ def _note(row: dict[str, Any]) -> str:
     return "" if row["waited_ns"] is None else f"waited {elapsed(row['waited_ns'])}"
 
 
+FEW: Final = 3
+"""This many late changes of the cluster are a warning: there are few of them."""
+_LOGIN: Final = "SaslAuthenticate"
 _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 """APIs of a connection's first request, which take a broker no time."""
 _WRITES: Final = frozenset(
@@ -362,6 +375,41 @@ _WRITES: Final = frozenset(
 """Requests that a broker answers when it has written to a log, the partition's or its coordinator's, or that a
 coordinator handles after those."""
 _WRITTEN: Final = "All requests that waited make it write to its logs, so perhaps only its disks stood still."
+
+
+class _Logins:
+    """Late logins at a broker, and the time in which at least one of them was not answered."""
+
+    def __init__(self, owed: Sequence[Owed]) -> None:
+        self.owed = owed
+        self.others = 0
+        """Number of other requests that waited meanwhile."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._sums = [0]
+        """Lengths of the first spans together."""
+        for first, until in sorted((one.due_ns or 0, one.end_ns or 0) for one in owed):
+            if self._ends and first <= self._ends[-1]:
+                more = max(until - self._ends[-1], 0)
+                self._ends[-1] += more
+                self._sums[-1] += more
+            else:
+                self._starts.append(first)
+                self._ends.append(until)
+                self._sums.append(self._sums[-1] + until - first)
+
+    def before(self, time_ns: int) -> int:
+        """The part of this time that was before another one."""
+        index = bisect_right(self._starts, time_ns)
+        return self._sums[index] - max(self._ends[index - 1] - time_ns, 0) if index else 0
+
+
+def _waits_for(one: Owed, logins: Mapping[str, _Logins]) -> bool:
+    """Whether a response was due mostly while logins of its broker were late."""
+    known = logins.get(one.broker)
+    if known is None or one.due_ns is None or one.end_ns is None:
+        return False
+    return 0 < one.overdue_ns <= 2 * (known.before(one.end_ns) - known.before(one.due_ns))
 
 
 class LateThresholds(Parameters, frozen=True, kw_only=True):
@@ -398,7 +446,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
     Responses that an outage of the network held up (`transport-trouble`) do not count, nor those near a gap in the
     capture. A single late response with an error is reported as that error (`hidden-errors`).
 
-    Where only requests that make the broker write to its logs were late, its disks are named, in one finding.
+    Where only requests that make the broker write to its logs were late, its disks are named, in one finding; where
+    most logins were late, one after the other, what checks the credentials.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
     throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
@@ -417,11 +466,14 @@ class LateAnswers(OwedResponses[LateThresholds]):
         return self.thresholds.late
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {**super().shapes(), **held_shapes()}
+        logins = Shape(keys=BROKER, measures=(("count", pa.int64(), "sum"),), weight="count", bound=MAX_REQUESTS)
+        return {**super().shapes(), **held_shapes(), "logins": logins}
 
     def _exchanges(self, batch: pa.RecordBatch) -> None:
         super()._exchanges(batch)
         add_held(self, batch)
+        logins = only(batch, in_any(batch, "api", [_LOGIN]))
+        self.parts["logins"].add({"broker": broker_endpoint(logins), "count": np.ones(logins.num_rows, np.int64)})
 
     def findings(self) -> list[Finding]:
         limits = self.thresholds
@@ -441,6 +493,13 @@ class LateAnswers(OwedResponses[LateThresholds]):
         late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
         # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
         late = [owed for owed in late if not owed.row["failed"]]
+        slow = self._slow_logins(late)
+        for one in owed:
+            if one.row["api"] != _LOGIN and _waits_for(one, slow):
+                slow[one.broker].others += 1
+        found = [silence for silence in found if not all(_waits_for(one, slow) for one in silence.owed)]
+        paused = [pauses for pauses in paused if not all(_waits_for(one, slow) for one in pauses.owed)]
+        late = [one for one in late if not _waits_for(one, slow)]
         rest = [owed.row for owed in late if not any(silence.explains(owed) for silence in known)]
         writes = _late_writes(rest)
         rest = [row for row in rest if row["broker"] not in writes]
@@ -452,8 +511,24 @@ class LateAnswers(OwedResponses[LateThresholds]):
             *map(self._silent, (one for one in found if one not in seeming)),
             *(self._pausing(one) for one in paused if one.broker not in writes or not _only_writes(one.owed)),
             *map(self._writing, writes.values()),
+            *map(self._logging_in, slow.values()),
             *self._late(rest),
         ]
+
+    def _slow_logins(self, late: Iterable[Owed]) -> dict[str, _Logins]:
+        """By broker, if most of its logins were late. A broker that stood still answers all that waited at once."""
+        counts = {row["broker"]: row["count"] for row in self.parts["logins"].table().to_pylist()}
+        found: dict[str, list[Owed]] = {}
+        for one in late:
+            if one.row["api"] == _LOGIN and one.end_ns is not None:
+                found.setdefault(one.broker, []).append(one)
+        ends = {broker: sorted(one.end_ns or 0 for one in logins) for broker, logins in found.items()}
+        return {
+            broker: _Logins(logins)
+            for broker, logins in found.items()
+            if 2 * len(logins) >= counts.get(broker, 0)
+            and any(after - before >= SLOT_NS for before, after in pairwise(ends[broker]))
+        }
 
     @property
     def _heard(self) -> set[str]:
@@ -581,7 +656,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
             return "error"
         clients_work = is_work(late[0]["api"]) and not is_broker(late[0]["client_id"], ())
         long = worst_ns >= self.thresholds.long and clients_work
-        return "warning" if long or len(late) >= self.thresholds.at_least else "note"
+        enough = FEW if is_forwarded(late[0]["api"]) else self.thresholds.at_least
+        return "warning" if long or len(late) >= enough else "note"
 
     def _writing(self, late: Sequence[dict[str, Any]]) -> Finding:
         rows = sorted(late, key=lambda row: (row["time_ns"], row["exchange_id"]))
@@ -612,6 +688,33 @@ class LateAnswers(OwedResponses[LateThresholds]):
             values={"worst_ms": worst / 1000, "requests": dict(counts), "clients": names, "replicas": replicas},
         )
 
+    def _logging_in(self, logins: _Logins) -> Finding:
+        rows = sorted((one.row for one in logins.owed), key=lambda row: (row["time_ns"], row["exchange_id"]))
+        names = {(row["client_id"], row["client_ip"]) for row in rows}
+        who = client(rows[0]) if len(names) == 1 else plural(len(names), "client")
+        worst, others = _worst_us(rows), logins.others
+        return self.finding(
+            self._severity(rows),
+            f"logins at broker {rows[0]['broker']} take up to {elapsed(worst * 1000)}: "
+            f"{plural(len(rows), f'{_LOGIN} request')} of {who} answered late"
+            + (f", and {plural(others, 'other request')} waited meanwhile" if others else ""),
+            meaning=(
+                "Most logins were late, one after the other, so what checks the credentials is slow. Brokers do this "
+                "in their network threads: other connections of the same thread wait for it, new ones first."
+            ),
+            advice=(
+                "Look at what the listener asks (sasl.server.callback.handler.class): LDAP or another directory, the "
+                "endpoint of the token keys (JWKS) or of token introspection, the KDC and DNS for GSSAPI. Until it is "
+                "faster, let clients keep their connections, and raise num.network.threads of the listener."
+            ),
+            subject={"broker": rows[0]["broker"], "trouble": "logins"},
+            count=len(rows),
+            first=rows[0]["time_ns"],
+            last=rows[-1]["time_ns"],
+            evidence=_late_evidence(rows),
+            values={"worst_ms": worst / 1000, "clients": len(names), "others": others},
+        )
+
     def _late(self, late: Sequence[dict[str, Any]]) -> Iterator[Finding]:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in late:
@@ -620,14 +723,19 @@ class LateAnswers(OwedResponses[LateThresholds]):
             row, count, worst = rows[0], len(rows), _worst_us(rows)
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             # The kernel accepts connections that the broker does not serve yet.
+            controller = is_forwarded(row["api"])
             accepted = count > 1 and row["api"] in _GREETINGS and all(row["exchange_id"] == 0 for row in rows)
             which = ", each the first of its connection," if accepted else ""
             yield self.finding(
                 self._severity(rows),
                 f"{requests} of {client(row)}{which} answered late by {row['broker']}, by up to "
-                f"{elapsed(worst * 1000)}",
+                f"{elapsed(worst * 1000)}" + (", which had to wait for the controller" if controller else ""),
                 meaning=(
-                    "The broker let new connections wait and answered normally after that: it limits how many it "
+                    "Brokers pass such requests to the active controller (KIP-590), which stores the changes in its "
+                    "log, and wait for it. So the controller is slow, its disk, or the other controllers that have to "
+                    "store them, too."
+                    if controller
+                    else "The broker let new connections wait and answered normally after that: it limits how many it "
                     "accepts in a second or at a time, or its threads for new connections and authentication are busy."
                     if accepted
                     else "The broker was slow to process the requests, or to start on them; with acks=all a replica "
@@ -640,6 +748,10 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     "quota connection_creation_rate of the address, and find clients that connect too often "
                     "(connection-churn)."
                     if accepted
+                    else "Look at the active controller and its disk, above all: the metrics of its event queue "
+                    "(EventQueueTimeMs, EventQueueProcessingTimeMs), and `kafka-metadata-quorum describe "
+                    "--replication` for controllers that lag behind."
+                    if controller
                     else "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
                     "broker, check for full request queues, slow disks, long garbage collections, and with "
                     "acks=all for lagging replicas."

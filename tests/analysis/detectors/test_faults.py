@@ -29,6 +29,7 @@ CAUSES = [
         line.split(": ")
         for line in """\
 error clients-at-controllers: client-at-controller
+error denied: rights-flap rights-revoked
 error fenced-producers: transactional-id-shared
 error hanging-transactions: transaction-timed-out
 error missing-topics: topic-deleted topic-missing
@@ -37,22 +38,26 @@ error other-clusters: other-cluster
 error oversized-messages: batch-recompressed
 error repeated-deliveries: share-group-archives
 error repeated-starts: poison-record record-retried streams-threads-replaced
+error sasl-failures: logins-fail-in-turns users-differ
 error shared-instances: instance-shared
 error unanswered-requests: controller-gone fetch-wait-long
 error unreached-listeners: ports-swapped
 error wrong-protocol: request-too-large
-warning cut-connections: connections-cut
+warning cut-connections: connections-cut connections-dropped
 warning expired-sessions: sasl-session-over
 warning forgotten-connections: firewall-forgets
 warning growing-lag: lag-grows poison-record-once
 warning lagging-replicas: replica-limited
+warning lost-members: consumer-crashes
 warning malformed-messages: request-malformed
 warning rebalance-storms: member-comes-and-goes
 warning still-members: consumer-stands-still member-stands-still
 warning stuck-stable-offsets: transaction-left-open
 warning transport-trouble: link-narrow-large
 warning not-leader: leaders-move leaders-move-old-client
-warning late-answers: broker-pauses broker-throttled disk-slow disk-slow-for-writes
+warning late-answers: broker-pauses broker-throttled disk-slow disk-slow-for-writes logins-slow controller-slow
+warning idle-members: share-group-without-state
+warning throttled-clients: throttled-administrator
 """.splitlines()
     )
     for name in names.split()

@@ -99,6 +99,7 @@ REFUSED = [fetch(1, 10, -1, number=number, error_code=1) for number in range(3)]
         # One that leaves records that were there when it began, and nobody continues.
         ("growing-lag", [*ENDS, commit(7), *BEATS[:2], leave(2)], ["warning"]),
         ("growing-lag", [*ENDS, commit(100), *BEATS[:2], leave(2)], []),
+        ("growing-lag", [*ENDS[2:], commit(200), *BEATS[:2], leave(2)], []),
         ("growing-lag", [*ENDS[:9], commit(7), *BEATS[:2], leave(2)], []),
         ("growing-lag", [*ENDS, commit(7), *BEATS[:2], leave(2), heartbeat(58, "other")], []),
         ("growing-lag", [*consumer(100, 1), *BEATS], []),

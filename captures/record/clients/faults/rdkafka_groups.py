@@ -5,11 +5,13 @@ once: consume and commit each record until SECONDS are over. stops-at-N: the sam
 commit once a second. commit-N: commit offset N and end. again: as once, and start again after a fatal error. begun: a
 transaction of one record that is committed after SECONDS, whatever comes of it; then another one by the same program.
 deleted-N: delete the records before N. forget: delete the group's offsets. drop, create: delete or create the topic.
+creates-N: create N topics with 10 partitions each, one request after the other, on one connection.
 looks-N: look at topics, offsets and groups N times, as a user interface for clusters does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -81,7 +83,7 @@ def look() -> None:
         group.result(5)
 
 
-admin = AdminClient(settings) if verb in {"deleted", "drop", "create", "forget", "looks"} else None
+admin = AdminClient(settings) if verb in {"deleted", "drop", "create", "creates", "forget", "looks"} else None
 match verb:
     case "once" | "stops" | "takes" | "slow":
         consume()
@@ -109,6 +111,12 @@ match verb:
         admin.delete_topics([topic])[topic].result(10)
     case "create":
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    case "creates":
+        for place in range(count):
+            wanted = [NewTopic(f"{topic}-{place}", 10, 1)]
+            (made,) = admin.create_topics(wanted, operation_timeout=2, request_timeout=3).values()
+            with contextlib.suppress(KafkaException):
+                made.result(4)
     case "looks":
         for _ in range(count):
             look()

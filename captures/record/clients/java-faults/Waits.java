@@ -35,7 +35,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
  * each), {@code replicas BOOTSTRAP TOPIC BROKER,…}, {@code limit BOOTSTRAP TOPIC RATE} (of the
- * replicas' fetches), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]},
+ * replicas' fetches), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code active
+ * BOOTSTRAP} (the number of the active controller), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]},
  * {@code assigned BOOTSTRAP TOPIC SECONDS MS} (a consumer without a group, which works for MS on each batch).
  */
 final class Waits {
@@ -72,6 +73,11 @@ final class Waits {
                         System.out.println(admin.describeMetadataQuorum().quorumInfo().get().leaderId());
                         Thread.sleep(1000);
                     }
+                }
+            }
+            case "active" -> {
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    System.out.println(admin.describeMetadataQuorum().quorumInfo().get().leaderId());
                 }
             }
             case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);
