@@ -111,6 +111,10 @@ _MEANT: Final = {
     "--error": "--errors",
     "--limit": "--count NUMBER",
     "--head": "--count NUMBER",
+    "-n": "--count NUMBER",
+    "--from": "--since TIME",
+    "--to": "--until TIME",
+    "--key": "--filter 'record.key == \"KEY\"'",
     "--latency": "--slower-than DURATION",
     "--where": "--filter EXPR",
     "--grep": "--filter EXPR",
@@ -140,8 +144,11 @@ def unknown_option(name: str, command: click.Command | None) -> str:
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
     """The message for a first word that is neither a command nor a file."""
+    from kafkasniff.analysis import question_names
     from kafkasniff.text.printable import suggestion
 
+    if first in question_names():
+        return f"no such command: {first}; it is a question: kafkasniff analyze {first} CAPTURE"
     hint = suggestion(first, commands)
     return f"no such command: {first}{hint}" if hint else f"no such command, and no such file: {first}"
 

@@ -386,12 +386,12 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     add("clients", "Bytes of clients", "by client id, the busiest", _bars(clients, amount))
     note = "from the trigger to the last assignment, with the generation"
     add("groups", "Rebalances", note, _groups(axis, contents))
-    return {section: _drawn(section, some) for section, some in found.items()}
+    return {section: _drawn(some) for section, some in found.items()}
 
 
-def _drawn(section: str, charts: Sequence[tuple[str, str, list[Drawing]]]) -> list[Chart]:
-    """The charts of a section as wide as they have room."""
-    width = FULL_WIDTH if section == "timeline" else HALF_WIDTH if len(charts) <= 2 else WIDTH
+def _drawn(charts: Sequence[tuple[str, str, list[Drawing]]]) -> list[Chart]:
+    """The charts of a section, as wide as its page has room for."""
+    width = FULL_WIDTH if len(charts) == 1 else HALF_WIDTH if len(charts) == 2 else WIDTH
     return [
         Chart(
             title,
@@ -460,11 +460,13 @@ def _findings(axis: TimeAxis, findings: Sequence[Finding]) -> Drawing | None:
     for number, finding in enumerate(findings, 1):
         if finding.severity == "note" or finding.first is None or finding.last is None:
             continue
+        # Vega shrinks a chart so that names beyond its axis fit: it would no longer be aligned with the one above.
+        first = min(max(finding.first, axis.low), axis.high - least)
         rows.append(
             {
                 "y": f"{number} {word(finding.detector, LABEL)}",
-                "x": finding.first / 1e6,
-                "x2": max(finding.last, finding.first + least) / 1e6,
+                "x": first / 1e6,
+                "x2": min(max(finding.last, first + least), axis.high) / 1e6,
                 "series": finding.severity,
                 "caption": cut(finding.title, MAX_DETAIL),
             }

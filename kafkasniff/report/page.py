@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -292,14 +293,19 @@ def _findings(
 
 
 def _more(finding: Finding) -> dict[str, Any]:
-    """The values of a finding that its sentences, subject and count do not say: its sentences say what holds (True)."""
-    said = {str(value) for value in finding.subject.values()}
-    known: list[Any] = [finding.count, 1, True]
+    """The values that neither sentences nor subject nor count contain; sentences say what holds (True).
+
+    Lists of structures are for programs: the page lists the exchanges themselves.
+    """
+    said = " ".join(map(str, (finding.title, finding.meaning, *finding.subject.values())))
+    known: list[Any] = [finding.count, 1, True, *finding.subject.values()]
 
     def is_new(value: Any) -> bool:
         if isinstance(value, list | tuple):
-            return len(value) > 1 or any(str(one) not in said for one in value)
-        return value not in known if isinstance(value, int | float) else str(value) not in said
+            return any(not isinstance(one, dict) and is_new(one) for one in value)
+        if isinstance(value, int | float):
+            return value not in known
+        return not any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", said) for one in (str(value), word(str(value))))
 
     who = {"worst_clients"} if finding.values.get("clients") == 1 else set()
     return {name: value for name, value in finding.values.items() if name not in who and is_new(value)}

@@ -65,7 +65,7 @@ WIDTH: Final = 360
 HALF_WIDTH: Final = 550
 """Width of charts that are one of two in a section."""
 FULL_WIDTH: Final = 1120
-"""Width of a chart that is as wide as the page."""
+"""Width of the only chart of a section."""
 HEIGHT: Final = 150
 FONT: Final = "Arial, Liberation Sans, Helvetica, sans-serif"
 """Fonts with the same metrics if one of the first three is installed: space for labels is computed when the picture is

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.analysis.detectors import Finding
 from kafkasniff.report.charts import MAX_SERIES, OTHER, Chart, charts_of, labels_of, series_of
 from tests.analysis.questions.test_rebalances import join
 from tests.analysis.tables import Row, exchange, partition
@@ -20,6 +24,19 @@ def test_nothing_to_show() -> None:
     assert set(map(len, charts_of(contents()).values())) == {0}
     found = drawn({**exchange("Metadata"), "time_ns": None, "time": None})
     assert found["timeline"] == found["traffic"] == []
+
+
+def test_findings_are_aligned_with_the_exchanges_above() -> None:
+    """Also those that begin before the first exchange, such as findings of connections."""
+    whole = contents(exchanges=[exchange("Produce", second) for second in (10, 11, 17)])
+    low = min(row["start"] for row in whole.traffic)
+    finding = Finding(
+        detector="crafted", severity="error", title="t", meaning="m", advice="a", subject={}, count=1,
+        first=low - 3 * 10**9, last=low + 10**9, evidence=(),
+    )  # fmt: skip
+    (chart,) = charts_of(msgspec.structs.replace(whole, findings=[finding]))["timeline"]
+    above, below = (re.findall(r"translate\(([\d.]+),15\)", picture) for picture in chart.pictures)
+    assert above == below != []
 
 
 def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,9 @@ from kafkasniff.browse.commands import MAX_CLIPBOARD, Copy
 from kafkasniff.browse.filter_texts import SavedFilters, completed
 from kafkasniff.browse.following import Followed
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
-from kafkasniff.browse.screen.detail_panes import DetailPanes
+from kafkasniff.browse.screen.detail_panes import DetailPanes, RecordTable
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
-from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters.expression import parse_filter

@@ -122,11 +122,11 @@ class Histogram(Widget, can_focus=True):
         return clock_time(nanoseconds) if self.brush.field == "time" else duration(nanoseconds)
 
     def render(self) -> Text:
-        """A title with the range, the bars, and the ends of the axis."""
+        """A title with the sums (of the range, with the focus), the bars, and the ends of the axis."""
         brush = self.brush
         if brush is None or not brush.bins:
             return Text("" if brush is None else f"no {brush.title}")
-        first, last = self.range if self._axis or self.has_focus else (0, len(brush.bins) - 1)
+        first, last = self.range if self.has_focus else (0, len(brush.bins) - 1)
         chosen = brush.bins[first : last + 1]
         errors = sum(one.errors for one in chosen)
         some = f", {errors:,} with errors," if errors else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -50,6 +51,8 @@ class _Questions(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from kafkasniff.analysis import find_question
 
+        if os.path.exists(cmd_name) and not ctx.resilient_parsing:
+            raise UsageError(f"name a question before {name_of(cmd_name)}; `kafkasniff analyze --list` lists them")
         command = _command(find_question(cmd_name))
         if ctx.resilient_parsing:
             # Shell completion.

@@ -24,9 +24,10 @@ from kafkasniff.kafka.apis.releases import (
     removed_in,
     spoken_by,
 )
-from kafkasniff.kafka.schema.codes import definition_folder, vendors
+from kafkasniff.kafka.schema.codes import KafkaError, definition_folder, error_by_name, vendors
 from kafkasniff.kafka.schema.definition import DataDefinition
 from kafkasniff.kafka.schema.schema import Schema, data_definitions, data_schema
+from kafkasniff.text.printable import wrapped
 
 
 @click.command("api", cls=SectionedCommand)
@@ -62,7 +63,7 @@ def api_command(
 ) -> int:
     """Show the protocol's APIs: all of them, one by name or key, or one version.
 
-    NAME may also be a record or another structure, such as ConfigRecord or RequestHeader.
+    NAME may also be a record or another structure, such as ConfigRecord or RequestHeader, or an error.
     """
     if name is None and program:
         raise UsageError("--program needs an API and a version")
@@ -81,6 +82,8 @@ def api_command(
         page.release(_release(release), None if name is None else _api(name))
     elif name is None:
         page.all()
+    elif version is None and (error := error_by_name(name)) is not None:
+        page.error(error)
     else:
         found = _find(name)
         if version is None and program:
@@ -185,6 +188,17 @@ class _ApiOutput:
         from kafkasniff.cli.render.api_tables import api_list
 
         self.render(api_list(apis))
+
+    def error(self, error: KafkaError) -> None:
+        if self.json:
+            names = ("code", "name", "retriable", "since", "former_names", "meaning", "advice")
+            self.write_json({name: getattr(error, name) for name in names})
+            return
+        retriable = ", retriable" if error.retriable else ""
+        lines = [f"{error.name}  error code {error.code}{retriable}, since {error.since}", error.meaning]
+        lines.append(error.advice and f"Try: {error.advice}.")
+        width = self.environment.width
+        self.write("".join(f"{part}\n" for line in lines if line for part in wrapped(line, width)))
 
     def definition(self, found: Api | DataDefinition) -> None:
         if self.json:

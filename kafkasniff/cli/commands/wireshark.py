@@ -119,7 +119,8 @@ def wireshark_command(environment: Environment, /, output: str) -> int:
     """Write a Lua dissector and an extcap interface for Wireshark.
 
     DIR/plugins/kafkasniff.lua decodes all APIs and versions that kafkasniff knows. DIR/extcap/kafkasniff captures the
-    packets of Kafka's connections on any port. Wireshark reads both folders in ~/.local/lib/wireshark.
+    packets of Kafka's connections on any port. Wireshark reads both folders in ~/.local/lib/wireshark (before 4.2:
+    ~/.config/wireshark).
     """
     import kafkasniff
     from kafkasniff.browse.commands import program

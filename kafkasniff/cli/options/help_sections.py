@@ -119,7 +119,7 @@ EXAMPLES: Final = {
     ),
     "wireshark": (
         Example("Into Wireshark's folders of the user:", "wireshark -o ~/.local/lib/wireshark"),
-        Example("For all users of the machine:", "wireshark -o /usr/local/lib/wireshark"),
+        Example("Before Wireshark 4.2:", "wireshark -o ~/.config/wireshark"),
         Example("For tshark -X lua_script:folder/plugins/kafkasniff.lua:", "wireshark -o folder"),
     ),
     "decode-bytes": (

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from kafkasniff.browse.body_view import MAX_ROWS
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
+from kafkasniff.browse.screen.detail_panes import RecordTable
 from kafkasniff.browse.screen.menus import CopyMenu
-from kafkasniff.browse.screen.record_table import RecordTable
 from tests.browse.screen.driving import ERRORS, drive, listed, press, said, status
 from tests.choice import ALL, fewer
 from tests.craft.conversation import Conversation

@@ -95,10 +95,18 @@ def test_captures_have_the_same_messages(capture: Path, tshark: Callable[..., li
 
 @pytest.mark.extended
 @pytest.mark.root
-def test_wireshark_captures_only_kafka(folder: Path, tmp_path: Path, require_root: Callable[[], None]) -> None:
+def test_wireshark_captures_only_kafka(
+    folder: Path, tmp_path: Path, require_root: Callable[[], None], require_tool: Callable[[str], str]
+) -> None:
     require_root()
     extcap = folder / "extcap" / "kafkasniff"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for parent in (".config", ".local/lib"):  # before Wireshark 4.2, and since
+        (tmp_path / parent).mkdir(parents=True)
+        (tmp_path / parent / "wireshark").symlink_to(folder)
+    home = {**environment, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")}
+    listed = subprocess.run([require_tool("tshark"), "-D"], capture_output=True, text=True, check=True, env=home).stdout
+    assert "kafkasniff (Kafka (kafkasniff))" in listed
 
     def ask(*words: str) -> str:
         return subprocess.run([extcap, *words], capture_output=True, text=True, check=True, env=environment).stdout
