@@ -19,9 +19,8 @@ from kafkasniff.engine.inspector_state import InspectorState, MemoryBudget
 from kafkasniff.engine.lines import LineRun
 from kafkasniff.engine.lines_ahead import LineOutput, Window
 from kafkasniff.engine.message_table import LOSS, Address, Collected, Output, Outputs, PairColumns, Shown, stops_of
-from kafkasniff.engine.row_messages import MessageRow, RowMessages, decoded_message
 from kafkasniff.engine.stream_feeding import StreamFeeder
-from kafkasniff.engine.stream_messages import HeldExchange
+from kafkasniff.engine.stream_messages import HeldExchange, MessageRow, RowMessages, decoded_message
 from kafkasniff.kafka.connection.events import (
     Event,
     ExchangeEvent,

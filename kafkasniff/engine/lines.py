@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.message_table import Collected, Messages
 from kafkasniff.engine.roles import distinct, version_of
-from kafkasniff.engine.row_messages import RowMessages
-from kafkasniff.engine.stream_messages import HELD
+from kafkasniff.engine.stream_messages import HELD, RowMessages
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import DecidedRequest, Endpoint, HeldLines, Lines, Problem

@@ -1,11 +1,26 @@
-"""CSV (RFC 4180): one row per message, SASL token or problem, without bodies, for spreadsheets and shell tools."""
+"""Rows, for spreadsheets and shell tools.
+
+CSV (RFC 4180) has one row per message, SASL token or problem, without bodies. Chosen fields have one row per exchange:
+tab-separated text, CSV with a header, or JSON lines.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+import msgspec
+import orjson
+
+from kafkasniff.filters.fields import FIELDS, FilterField, values_of
+from kafkasniff.filters.record_paths import Candidate
+from kafkasniff.kafka.apis.dissectors import api_names
+from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.schema import codes
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.redact.payload import Payload, stand_in_text
+from kafkasniff.sinks.jsonl import BytesForm, plain
 from kafkasniff.sinks.lines import ByteOutput, TextWriter
 from kafkasniff.sinks.native_lines import LineShape
 from kafkasniff.sinks.tree import error_label
@@ -162,3 +177,89 @@ CSV: Final = LineShape(
     capture=_cells,
 )
 """Rows that the kernel writes. It quotes the cell of problems itself."""
+
+
+# -- rows of chosen fields ---------------------------------------------------------------------------------------------
+
+
+SEPARATOR: Final = ","
+"""Between several values in a cell, as in tshark."""
+
+
+class FieldsSink(CsvSink):
+    """Writes a row for each exchange once it has ended; other events have none."""
+
+    def __init__(
+        self, stream: ByteOutput, fields: Sequence[FilterField], form: str, payload: Payload, bytes_form: BytesForm
+    ) -> None:
+        names = [field.name for field in fields]
+        super().__init__(stream, header=",".join(map(csv_cell, names)) if form == "csv" else None)
+        self._columns = {field.name: _values(field) for field in fields}
+        self._many = frozenset(field.name for field in fields if field.many)
+        self._row: Callable[[dict[str, list[Any]]], str] = {"csv": _csv, "json": self._json, "text": _text_row}[form]
+        self._payload = payload
+        self._bytes_form: BytesForm = bytes_form
+
+    def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
+        """Write the row of an exchange."""
+        if not isinstance(event, Exchange):
+            return
+        request, response = event.request, event.response
+        payload = self._payload
+        if payload.hides:
+            request = None if request is None else payload.hide(request)
+            response = None if response is None else payload.hide(response)
+            event = msgspec.structs.replace(event, request=request, response=response)
+        candidate = Candidate(request=request, response=response, ended=event)
+        self._lines.add(self._row({name: values(candidate) for name, values in self._columns.items()}))
+
+    def _json(self, row: dict[str, list[Any]]) -> str:
+        shown = {
+            name: plain(values if name in self._many else values[0] if values else None, self._bytes_form)
+            for name, values in row.items()
+        }
+        return orjson.dumps(shown).decode()
+
+
+def _values(field: FilterField) -> Callable[[Candidate], list[Any]]:
+    """The values of a field, with names and units as in the JSON lines."""
+    name, own = field.name, field.name in FIELDS
+    values = values_of(name)[1]
+    if not own:
+        return lambda candidate: list(values(candidate))
+    if field.kind == "struct":
+        return lambda candidate: [next(iter(values(candidate)), None) is not None]
+    if name in ("client", "broker", "host"):
+        # Filters match the address alone, too.
+        return lambda candidate: list(values(candidate))[1::2]
+    match name:
+        case "api":
+            return lambda candidate: [api_names().get(key, str(key)) for key in values(candidate)]
+        case "error":
+            return lambda candidate: [error_name(code) or str(code) for code in dict.fromkeys(values(candidate))]
+        case "time":
+            return lambda candidate: [rfc3339(moment) for moment in values(candidate)]
+    if field.kind == "duration" and field.unit_ns == 1:
+        return lambda candidate: [duration / 1e6 for duration in values(candidate)]
+    # They may come from a set.
+    return lambda candidate: sorted(values(candidate)) if field.many and name != "size" else list(values(candidate))
+
+
+def _csv(row: dict[str, list[Any]]) -> str:
+    return ",".join(csv_cell(SEPARATOR.join(map(_word, values))) for values in row.values())
+
+
+def _text_row(row: dict[str, list[Any]]) -> str:
+    return "\t".join(printable(SEPARATOR.join(map(_word, values))) for values in row.values())
+
+
+def _word(value: Any) -> str:
+    """A value in a cell."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "true", False: "false"}[value]
+    found = text(value)
+    if found is None and isinstance(value, dict):
+        found = stand_in_text(value)
+    if found is None:
+        return orjson.dumps(plain(value)).decode() if isinstance(value, dict | list) else str(value)
+    return found

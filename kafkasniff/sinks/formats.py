@@ -6,18 +6,18 @@ are imported when their format is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from kafkasniff.engine.lines import Ends, LineMaker, MakeLines
     from kafkasniff.enrich import Enricher
+    from kafkasniff.filters.fields import FilterField
     from kafkasniff.kafka.messages.rendered import Renderer
-    from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
     from kafkasniff.native.library import Kernel
     from kafkasniff.redact.payload import Payload
     from kafkasniff.sinks.jsonl import BytesForm
-    from kafkasniff.sinks.lines import ByteOutput
+    from kafkasniff.sinks.lines import ByteOutput, FormatSink
 
 
 # -- keys of JSON lines ------------------------------------------------------------------------------------------------
@@ -180,25 +180,6 @@ class SinkSettings(NamedTuple):
     """How bytes are written in JSON."""
 
 
-class FormatSink(Protocol):
-    """Writes events. Every event is passed on once, in the order of the capture."""
-
-    stream: ByteOutput
-    """Where finished lines go; may be replaced before the first one."""
-
-    def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
-        """Write an event, if the format shows such events."""
-
-    def write_lines(self, lines: Lines) -> None:
-        """Write lines that the format's line maker made, in turn with events."""
-
-    def flush(self) -> None:
-        """Pass everything written so far on to the stream."""
-
-    def close(self) -> None:
-        """End of events. The stream stays open."""
-
-
 class Format(NamedTuple):
     """How messages can be written."""
 
@@ -340,3 +321,14 @@ FORMATS: Final[Mapping[str, Format]] = {
     "csv": Format("CSV without bodies", _open_csv, _csv_lines, lines_ahead=True),
 }
 """The first one is the default."""
+
+
+def fields_format(fields: Sequence[FilterField], form: str) -> Format:
+    """The format of rows with these fields: `form` is "text", "csv" or "json"."""
+
+    def opened(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
+        from kafkasniff.sinks.csv import FieldsSink
+
+        return FieldsSink(stream, fields, form, settings.payload, settings.bytes_form)
+
+    return Format(f"fields as {form}", opened)

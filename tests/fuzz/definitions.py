@@ -9,8 +9,7 @@ from typing import Final
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema.definition import MessageDefinition
-from kafkasniff.kafka.schema.definition_parser import parse_api, parse_data
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, parse_api, parse_data
 from tests.fuzz.intake import Intake
 from tests.fuzz.messages import check_schema
 

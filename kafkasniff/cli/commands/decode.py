@@ -52,8 +52,7 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Ordered
     from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
     from kafkasniff.engine.lines_ahead import LinesAhead
-    from kafkasniff.sinks.formats import FormatSink
-    from kafkasniff.sinks.ordered_sink import OrderedSink
+    from kafkasniff.sinks.lines import FormatSink, OrderedSink
 
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread waits for the interpreter's lock before it is asked for: calls of the kernel take about as long."""
@@ -168,7 +167,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             if (predicate is None and has_lines) or wanted.fields:
                 lines = sink = open_sink(target, settings)
             else:
-                from kafkasniff.sinks.ordered_sink import OrderedSink
+                from kafkasniff.sinks.lines import OrderedSink
 
                 lines = ordered = late = OrderedSink(open_sink(target, settings), limit)
                 sink = late.inner

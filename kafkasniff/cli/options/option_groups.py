@@ -227,7 +227,7 @@ class OutputOptions(NamedTuple):
         """The format of lines or rows."""
         if not self.fields:
             return FORMATS[self.form]
-        from kafkasniff.sinks.fields import fields_format
+        from kafkasniff.sinks.formats import fields_format
 
         return fields_format(self.fields, self.form)
 

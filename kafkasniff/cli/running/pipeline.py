@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.native.library import Kernel
-    from kafkasniff.sinks.formats import FormatSink, Left, SinkSettings
+    from kafkasniff.sinks.formats import Left, SinkSettings
+    from kafkasniff.sinks.lines import FormatSink
     from kafkasniff.values.stage import ValueDecoder
 
 
@@ -123,7 +124,7 @@ class LineSink(Sink, Protocol):
 
 
 class Ordered(LineSink, Protocol):
-    """Consumer of events and lines that keeps the places of held requests (`sinks.ordered_sink`)."""
+    """Consumer of events and lines that keeps the places of held requests (`sinks.lines.OrderedSink`)."""
 
     @property
     def shown(self) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkasniff.native.lines import LineBatch
     from kafkasniff.packets import Key
     from kafkasniff.redact.matching import Written
-    from kafkasniff.sinks.ordered_sink import OrderedSink
+    from kafkasniff.sinks.lines import OrderedSink
 
 
 class Discarded:

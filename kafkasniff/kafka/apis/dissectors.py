@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkasniff.errors import DefinitionError, UsageError
 from kafkasniff.kafka.schema.codes import api_files, enum_by_name, files_of, read_text, sorted_files
 from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, program_of, with_inner
-from kafkasniff.kafka.schema.definition_parser import parse_api
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, parse_api
 from kafkasniff.model import Direction
 from kafkasniff.text.printable import suggestion
 

@@ -85,7 +85,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """The result of a function of `functions.py` for the struct."""
+    """The result of a function of `interpreter.FUNCTIONS` for the struct."""
 
     name: str
 

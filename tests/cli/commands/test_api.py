@@ -14,8 +14,7 @@ from kafkasniff.cli.render.api_tables import definition_object, definition_page
 from kafkasniff.cli.render.tables import as_text
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.schema.definition import Field, FieldDefinition, Struct
-from kafkasniff.kafka.schema.definition_parser import parse_data
-from kafkasniff.kafka.schema.schema import data_definitions, data_schema
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema, parse_data
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 

@@ -20,8 +20,7 @@ from kafkasniff.kafka.schema.context import (
     Odd,
 )
 from kafkasniff.kafka.schema.definition import program_of
-from kafkasniff.kafka.schema.definition_parser import parse_data
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, parse_data
 from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.native import kernel
 

@@ -9,8 +9,7 @@ import pytest
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import MAX_DEPTH
-from kafkasniff.kafka.schema.definition_parser import parse_api, parse_data
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, parse_api, parse_data
 
 PATH = Path("900_sample.txt")
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kafkasniff.cli.running import pipeline
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import DecidedRequest, Message
-from kafkasniff.sinks import ordered_sink
+from kafkasniff.sinks import lines as sink_lines
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.sinks.ordered_sink import OrderedSink
+from kafkasniff.sinks.lines import OrderedSink
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.craft.conversation import Conversation, interleaved
@@ -99,7 +99,7 @@ def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:
 def test_with_too_much_waiting_a_request_is_shown_when_it_is_decided(
     name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordered_sink, name, bound)
+    monkeypatch.setattr(sink_lines, name, bound)
     out = io.BytesIO()
     sink = OrderedSink(JsonSink(out))
     shown = played(sink, [OPEN, OPEN, *[WRITE] * 9, (SHOW, 0)])
@@ -111,7 +111,7 @@ def test_with_too_much_waiting_a_request_is_shown_when_it_is_decided(
 
 
 def test_requests_that_wait_without_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered_sink, "MAX_PLACES", 2)
+    monkeypatch.setattr(sink_lines, "MAX_PLACES", 2)
     out = io.BytesIO()
     sink = OrderedSink(JsonSink(out))
     played(sink, [*[OPEN] * 5, *[(SHOW, 0)] * 5])
