@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -564,13 +563,13 @@ def _ranked(rows: Iterable[Mapping[str, Any]], *names: str) -> list[tuple[Any, .
 
 def _most(found: Iterable[tuple[Any, Mapping[str, Any]]]) -> list[Any]:
     """The values that are not None, the most frequent first, then the earliest."""
-    counts: Counter[Any] = Counter()
-    firsts: dict[Any, int] = {}
+    totals: dict[Any, tuple[int, int]] = {}
     for value, row in found:
         if value is not None:
-            counts[value] += row["count"]
-            firsts[value] = min(firsts.get(value, row["first"] or 0), row["first"] or 0)
-    return sorted(counts, key=lambda value: (-counts[value], firsts[value], str(value)))
+            count, first = row["count"], row["first"] or 0
+            before = totals.get(value)
+            totals[value] = (count, first) if before is None else (before[0] + count, min(before[1], first))
+    return sorted(totals, key=lambda value: (-totals[value][0], totals[value][1], str(value)))
 
 
 def _texts(words: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
