@@ -49,14 +49,13 @@ def read(
 ) -> ReadExchanges:
     """Exchanges of one or several captures, in order of completion.
 
-    `filter`: an expression as of `--filter`, which selects exchanges;
-    `enrich`: add facts from other messages (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
-    the captures twice, so that facts learned late are known from the beginning; `topic_ids`: topic id → name, for names
-    that no message has; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE); `registry`: URL or folder of
-    schemas, by which keys and values are decoded. Other `options` are those of
-    `Inspector`. Bytes stay bytes in bodies. Raises UsageError for an invalid filter and an unknown option. Taking the
-    first exchange raises CaptureError if a capture cannot be opened, UsageError if the key log cannot be read, or if
-    `two_pass` is used with input that can be read only once.
+    `filter`: an expression as of `--filter`, which selects exchanges; `enrich`: add facts from other messages
+    (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read the captures twice, so that facts learned
+    late are known from the beginning; `topic_ids`: topic id → name, for names that no message has; `keylog`: a file
+    with secrets that decrypt TLS (SSLKEYLOGFILE); `registry`: URL or folder of schemas, by which keys and values are
+    decoded. Other `options` are those of `Inspector`. Bytes stay bytes in bodies. Raises UsageError for an invalid
+    filter and an unknown option. Taking the first exchange raises CaptureError if a capture cannot be opened,
+    UsageError if the key log cannot be read, or if `two_pass` is used with input that can be read only once.
     """
     # Imports that single messages do not need, especially NumPy.
     from kafkasniff.engine.inspector import Inspector  # noqa: PLC0415

@@ -93,7 +93,7 @@ class WantedConnections:
 
     def __init__(self) -> None:
         self.keys: set[bytes] = set()
-        """Their endpoints (`plan.index_of`)."""
+        """Their endpoints (`packets.index_of`)."""
         self.ids: set[int] = set()
         """Their `connection_id`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -76,6 +75,3 @@ def finite(value: float) -> float | str:
     if value != value:  # noqa: PLR0124 (only NaN differs from itself)
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
-
-
-Resolve = Callable[[Reference], RegisteredSchema | None]

@@ -343,14 +343,14 @@ def open_live(
 ) -> LiveSource:
     """Capture from an interface, from several, or from all with `any`; `on_ready` is called once they are open.
 
-    An interface may be given by its number in `interfaces.list_interfaces`, or be one of another machine
-    (`ssh_interface`). `bpf` is a filter expression of
-    tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
-    they are read. With `idle_seconds` an empty batch is yielded after each such time without packets, for callers with
-    other work. The capture ends when `parent`, the descriptor of a pipe, is closed at its other end. An interface that
-    goes down is captured again if it is back within `reopen` seconds; `say` gets a line at each change. Raises
-    CaptureError if an interface cannot be opened, UsageError for an invalid filter or number, MissingPartError without
-    privileges, or libpcap (on Linux only for a filter), or (elsewhere) scapy.
+    An interface may be given by its number in `interface_socket.list_interfaces`, or be one of another machine
+    (`ssh_interface`). `bpf` is a filter expression of tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the
+    MiB that the kernel keeps for each interface until they are read. With `idle_seconds` an empty batch is yielded
+    after each such time without packets, for callers with other work. The capture ends when `parent`, the descriptor of
+    a pipe, is closed at its other end. An interface that goes down is captured again if it is back within `reopen`
+    seconds; `say` gets a line at each change. Raises CaptureError if an interface cannot be opened, UsageError for an
+    invalid filter or number, MissingPartError without privileges, or libpcap (on Linux only for a filter), or
+    (elsewhere) scapy.
     """
     given = [interface] if isinstance(interface, str) else list(interface)
     if snaplen < 1:

@@ -180,7 +180,7 @@ class SshInterface:
         return Frames.plain(parsed.packets) if parsed.packets is not None else None
 
     def check(self) -> bool:
-        """Whether the capture continues; `take` finds out."""
+        """Whether the capture continues; `read_frames` finds out."""
         return self.error is None
 
     def resume(self) -> bool:

@@ -49,8 +49,9 @@ class Cursor:
         self._packets: RawPackets | None = None
         self._keys: NDArray[np.int64] = np.empty(0, np.int64)
         self._key: int = NO_TIME
+        """Key of the last packet that was read."""
         self._number = 1
-        """Key of the first packet that is not merged yet."""
+        """Number of the first packet that is not merged yet."""
         self._notes: deque[tuple[int, NoteValue]] = deque()
         self._interfaces: Callable[[int], Interface] = reader.interface
         self._read_before = 0
