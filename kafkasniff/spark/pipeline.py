@@ -28,7 +28,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.model import NO_TIME, Problem, Summary
 from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.connections import (
     BEGIN_VALUES,
@@ -55,8 +55,8 @@ from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import KINDS, MakeRows
 from kafkasniff.tables.checkpoint import Carried, dump
-from kafkasniff.tables.exports.beginning import first_states, total
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 from kafkasniff.tables.rows.sessions import Sessions
 
@@ -212,7 +212,7 @@ class SparkRun(ClosedAtExit):
         for end in self.ends:
             self.learned_facts.merge(end.learned_facts)
         self._sessions = before.sessions
-        self.summary = total(end.summary for end in self.ends)
+        self.summary = Summary.total(end.summary for end in self.ends)
         """Summary of the run; `packets` counts only TCP, unless all packets were counted."""
         self.summary.problems += len(self.run_problems)
         if packets.all_packets is not None:

@@ -24,8 +24,8 @@ from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tasks import share
 from kafkasniff.tables.checkpoint import Carried, dump
-from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tls.keylog import KeyLog

@@ -33,8 +33,6 @@ from kafkasniff.tables.rows.sessions import Sessions
 if TYPE_CHECKING:
     from kafkasniff.tables.checkpoint.graph import Graph
 
-__all__ = ["WAY_OUT", "Carried", "ShardState", "dump", "load"]
-
 _Kind = TypeVar("_Kind")
 
 FORMAT: Final = 1

@@ -15,10 +15,10 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint import Carried
 from kafkasniff.tables.exports import shard as module
-from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import CHECKPOINT, Hooks, ReadingProgress, ShardResult, ShardTask, parts, run_shard
 from kafkasniff.tables.exports.staged import DamagedRunError, StagedTable
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.choice import one_in
