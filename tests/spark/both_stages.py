@@ -106,7 +106,7 @@ def decode(
         options, dict(enumerate(plan.names)), end_clock=max(split.clock_after for split in plan.splits), keys=task_keys
     )
     decoded = Decoded()
-    for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
+    for shard, state in enumerate(first_states(Carried(), shards, options, {})):
         begin = ShardBegin(state, [] if shard else problems)
         before = len(decoded.rows)
         for rows in read.read(in_shard(found, shard, begin, size)):

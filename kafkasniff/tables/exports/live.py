@@ -48,7 +48,6 @@ from kafkasniff.tables.exports.staging import (
     together_bytes,
 )
 from kafkasniff.tables.exports.target import Deliver, open_export
-from kafkasniff.tables.rows.sessions import Sessions
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -169,7 +168,7 @@ class LiveExport:
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with target.output():
             self._carried = target.staged / _CARRIED
-            self._carried.put(dump(Carried([], Sessions(), learned_facts)))
+            self._carried.put(dump(Carried(learned_facts=learned_facts)))
         self._stage_on()
 
     def __enter__(self) -> Self:
@@ -233,7 +232,7 @@ class LiveExport:
                 given=given,
                 memory=self._budgets[0],
             )
-            made.state = dump(Carried([], Sessions(), carried.learned_facts, self._order))
+            made.state = dump(Carried(learned_facts=carried.learned_facts, order=self._order))
             self._commit(made)
         return self._result
 

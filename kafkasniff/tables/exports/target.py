@@ -25,7 +25,6 @@ from typing import Final, Self
 import msgspec
 
 import kafkasniff
-from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
@@ -37,7 +36,6 @@ from kafkasniff.tables.exports.manifest import Engine, FileEntry, Manifest, Tabl
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLE_NAMES
 from kafkasniff.tables.rows.file_names import STATES, is_date, is_state_file, run_of
-from kafkasniff.tables.rows.sessions import Sessions
 
 Written = Mapping[str, Sequence[WrittenFile]]
 """The files of each table."""
@@ -86,7 +84,7 @@ class ExportTarget(ABC):
         Raises OutputError, and UsageError as `kafkasniff.tables.checkpoint.load` does.
         """
         state = None if discard else self.state()
-        return Carried([], Sessions(), LearnedFacts()) if state is None else load(state, Carried)
+        return Carried() if state is None else load(state, Carried)
 
     def check_continues(self, options: ExportOptions, *, streams: bool = False) -> None:
         """Raises UsageError if the export has other options, or only one of it and the run is a stream (`streams`).
