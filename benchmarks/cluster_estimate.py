@@ -14,6 +14,7 @@ from kafkasniff.spark.pipeline import MAX_SHARDS
 from kafkasniff.spark.source import MAX_PARTS
 
 GB: Final = 1e9
+DRIVER: Final = "driver"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +86,14 @@ class Line:
     def seconds(self) -> float:
         return max(self.compute_s, self.disk_s, self.network_s, self.one_task_s)
 
+    @property
+    def limit(self) -> str:
+        """The resource that is scarcest, or the driver."""
+        if self.name == DRIVER:
+            return DRIVER
+        seconds = (self.compute_s, self.disk_s, self.network_s, self.one_task_s)
+        return ("cores", "disks", "network", "largest connection")[seconds.index(self.seconds)]
+
 
 def estimate(measured: Measured, cluster: Cluster, captures_gb: float) -> list[Line]:
     """The steps for `captures_gb` of captures, one after the other."""
@@ -110,7 +119,7 @@ def estimate(measured: Measured, cluster: Cluster, captures_gb: float) -> list[L
     planning_ms = captures_gb * 1000 / cluster.capture_mb * cluster.driver_capture_ms
     tasks_ms = min(captures_gb * measured.tasks, cluster.most_tasks) * cluster.driver_task_ms
     driver_s = measured.start_s + cluster.driver_warm_up_s + (planning_ms + tasks_ms) / 1000
-    lines.append(Line("driver", compute_s=driver_s))
+    lines.append(Line(DRIVER, compute_s=driver_s))
     return lines
 
 

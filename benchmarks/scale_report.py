@@ -18,6 +18,13 @@ from benchmarks.processes import Usage
 Engine = Literal["local", "spark"]
 MB: Final = 1e6
 GB: Final = 1e9
+OTHER_GB: Final = (10, 100, 1000)
+OTHER_NODES: Final = (1, 4)
+"""Sizes of captures and of clusters for which there is an estimate, too."""
+OTHER_SIZES: Final = (
+    "The same for less data and fewer nodes, with what takes longest. The largest connection is at most a tenth of the "
+    "captures."
+)
 LEAST_GB: Final = 1.0
 """Estimates from less data are marked as unreliable."""
 
@@ -99,6 +106,7 @@ def page(
         parts += ["## Shuffles", _shuffles(sparks)]
         largest = max(sparks, key=lambda run: (run.captures_bytes, run.cores))
         assert largest.log is not None
+        costs = measured([run for run in sparks if run.cores == largest.cores])
         parts += [
             f"## Stages at {largest.gb:.2f} GB on {_cores(largest.cores)}",
             _stages(largest.log.stages),
@@ -107,7 +115,9 @@ def page(
             + ("That run is so small that starting up is most of it. " if largest.gb < LEAST_GB else "")
             + "It assumes:",
             "\n".join(f"- {line}" for line in assumptions(cluster)),
-            _estimate([run for run in sparks if run.cores == largest.cores], cluster, captures_gb),
+            _estimate(costs, cluster, captures_gb),
+            OTHER_SIZES,
+            _other_sizes(costs, cluster),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -254,8 +264,7 @@ def _stages(stages: Sequence[Stage]) -> str:
     )
 
 
-def _estimate(runs: Sequence[Measurement], cluster: Cluster, captures_gb: float) -> str:
-    costs = measured(runs)
+def _estimate(costs: Measured, cluster: Cluster, captures_gb: float) -> str:
     lines = estimate(costs, cluster, captures_gb)
     per_gb: Iterable[str] = itertools.chain(
         [""], (f"{stage.cpu_s:.1f}" for stage in costs.stages), itertools.repeat("")
@@ -266,6 +275,20 @@ def _estimate(runs: Sequence[Measurement], cluster: Cluster, captures_gb: float)
     ]
     rows.append(["**together**", "", "", "", "", "", f"**{_duration(sum(line.seconds for line in lines))}**"])
     return _table(["step", "CPU s for each GB", "cores", "disks", "network", "largest connection", "takes"], rows)
+
+
+def _other_sizes(costs: Measured, cluster: Cluster) -> str:
+    """Minutes for each size and number of nodes."""
+    counts = [count for count in OTHER_NODES if count < cluster.nodes] + [cluster.nodes]
+    rows: list[list[object]] = []
+    for gb in OTHER_GB:
+        rows.append([f"{gb:,}"])
+        for nodes in counts:
+            largest = min(cluster.largest_connection_gb, gb / 10)
+            lines = estimate(costs, dataclasses.replace(cluster, nodes=nodes, largest_connection_gb=largest), gb)
+            longest = max(lines, key=lambda line: line.seconds)
+            rows[-1].append(f"{_duration(sum(line.seconds for line in lines))} ({longest.limit})")
+    return _table(["GB", *(f"{nodes} nodes" if nodes > 1 else "1 node" for nodes in counts)], rows)
 
 
 def _by_resource(line: Line) -> tuple[float, float, float, float]:

@@ -6,7 +6,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import msgspec
@@ -417,3 +417,11 @@ class Summary(msgspec.Struct):
         """Add the totals of another run, or of another part of this one."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(more, name))
+
+    @classmethod
+    def total(cls, parts: Iterable[Summary]) -> Summary:
+        """The sum of summaries."""
+        found = cls()
+        for part in parts:
+            found.add(part)
+        return found

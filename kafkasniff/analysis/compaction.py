@@ -24,7 +24,6 @@ import pyarrow as pa
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.sql.database import MEMORY, Database, SqlLimits
-from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.manifest import FileEntry, Manifest, TableEntry, WrittenFile
@@ -33,7 +32,6 @@ from kafkasniff.tables.exports.target import ExportTarget, open_export
 from kafkasniff.tables.parquet import TableWriter
 from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows.file_names import date_of
-from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tables.rows.staged import SORT_KEYS, UNDATED, day_of
 
 ORDERS: Final = {
@@ -125,7 +123,7 @@ def compact(
         if done.before:
             state = target.state()
             if state is None:
-                state = dump(Carried([], Sessions(), LearnedFacts()))
+                state = dump(Carried())
             done.manifest = target.replace(tables, state)
             done.removed = tuple(sorted(removed))
         return done

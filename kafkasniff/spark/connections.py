@@ -33,10 +33,9 @@ from kafkasniff.spark.pieces import ZSTD_LEVEL, PieceStore, in_capture_order, re
 from kafkasniff.spark.tasks import settle_worker
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.wire import Values
-from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
+from kafkasniff.tables.exports.staging import load_state, new_stager, stage, stage_rest
 from kafkasniff.tables.rows.sessions import Sessions, encode_held
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 from kafkasniff.tls.keylog import KeyLog

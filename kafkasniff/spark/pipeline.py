@@ -26,9 +26,8 @@ import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.model import NO_TIME, Problem, Summary
 from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.connections import (
     BEGIN_VALUES,
@@ -55,10 +54,9 @@ from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import KINDS, MakeRows
 from kafkasniff.tables.checkpoint import Carried, dump
-from kafkasniff.tables.exports.beginning import first_states, total
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES
-from kafkasniff.tables.rows.sessions import Sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +184,7 @@ class SparkRun(ClosedAtExit):
         task_keys = TaskKeys(keys, packets.captured)
         self._kept: list[DataFrame] = []
         self.parallelism = parallelism(self._spark)
-        before = Carried([], Sessions(), LearnedFacts()) if carried is None else carried
+        before = Carried() if carried is None else carried
         self.shards = shards or _shards(packets.size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.run_problems
@@ -212,7 +210,7 @@ class SparkRun(ClosedAtExit):
         for end in self.ends:
             self.learned_facts.merge(end.learned_facts)
         self._sessions = before.sessions
-        self.summary = total(end.summary for end in self.ends)
+        self.summary = Summary.total(end.summary for end in self.ends)
         """Summary of the run; `packets` counts only TCP, unless all packets were counted."""
         self.summary.problems += len(self.run_problems)
         if packets.all_packets is not None:

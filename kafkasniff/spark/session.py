@@ -92,11 +92,9 @@ JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_
 """Variables with options for Java."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
-CONNECT_SECONDS: Final = 20.0
-"""How long to wait for a Spark Connect server; pyspark's own limit is ten minutes."""
-
-MASTER_SECONDS: Final = 5.0
-"""How long to wait for an answer of each master of a standalone cluster."""
+ANSWER_SECONDS: Final = 8.0
+"""How long to wait for a Spark Connect server, or for all masters of a standalone cluster together. Spark's own limits
+are ten minutes and one."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """Replaces Spark's own configuration, which prints a greeting, warnings and hints."""
@@ -200,7 +198,7 @@ def _check_server(master: str) -> None:
     # Through pyspark's own channel, which handles TLS and proxies.
     with address.toChannel() as channel:
         try:
-            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
         except grpc.FutureTimeoutError:
             raise MissingPartError(f"no Spark Connect server answers at {address.endpoint}") from None
 
@@ -208,12 +206,13 @@ def _check_server(master: str) -> None:
 def _check_standalone(master: str) -> None:
     """Raises MissingPartError if no master of a standalone cluster answers, which Spark would notice after a minute."""
     reason = ""
-    for address in master.removeprefix("spark://").split(","):
+    addresses = master.removeprefix("spark://").split(",")
+    for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise UsageError(f"not the address of a Spark master (spark://HOST:PORT): {master}")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS):
+            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS / len(addresses)):
                 return
         except OSError as error:
             reason = error.strerror or str(error)

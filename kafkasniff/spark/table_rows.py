@@ -24,12 +24,11 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.connections import HELD, TaskKeys, read_block
 from kafkasniff.spark.pieces import values_of
 from kafkasniff.spark.tasks import TaskOutput, TaskReport, own_folder, settle_worker
-from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.finalise import REST, TablePartitions, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
 from kafkasniff.tables.exports.staged import StagedFiles
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
+from kafkasniff.tables.exports.staging import new_stager, new_state, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions, Sessions
 

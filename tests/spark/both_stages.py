@@ -24,8 +24,8 @@ from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tasks import share
 from kafkasniff.tables.checkpoint import Carried, dump
-from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tls.keylog import KeyLog
@@ -106,7 +106,7 @@ def decode(
         options, dict(enumerate(plan.names)), end_clock=max(split.clock_after for split in plan.splits), keys=task_keys
     )
     decoded = Decoded()
-    for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
+    for shard, state in enumerate(first_states(Carried(), shards, options, {})):
         begin = ShardBegin(state, [] if shard else problems)
         before = len(decoded.rows)
         for rows in read.read(in_shard(found, shard, begin, size)):

@@ -65,7 +65,7 @@ def test_no_server() -> None:
     environment = require_spark("grpc", "grpc_status")
     script = (
         "import sys; from kafkasniff.errors import KafkasniffError; from kafkasniff.spark import session\n"
-        "session.CONNECT_SECONDS = 0.5\n"
+        "session.ANSWER_SECONDS = 0.5\n"
         "for address in sys.argv[1:]:\n"
         "    try: session.get_session(address)\n"
         "    except KafkasniffError as error: print(error)\n"

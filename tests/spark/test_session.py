@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,8 +102,19 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     assert COLLECTOR not in _java_options(None, quick_start=True)
 
 
-def test_a_master_that_does_not_answer() -> None:
+def test_a_master_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that are silent take no longer than one."""
     from kafkasniff.spark.session import _check_standalone
+
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 0.4)
+    with socket.socket() as full, socket.socket() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting.connect(full.getsockname())  # Linux ignores further ones
+        started = time.monotonic()
+        with pytest.raises(MissingPartError, match=r"no Spark master answers at spark://.*: timed out"):
+            _check_standalone("spark://" + ",".join([f"127.0.0.1:{full.getsockname()[1]}"] * 4))
+        assert 0.3 < time.monotonic() - started < 1.5
 
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

@@ -33,8 +33,6 @@ from kafkasniff.tables.rows.sessions import Sessions
 if TYPE_CHECKING:
     from kafkasniff.tables.checkpoint.graph import Graph
 
-__all__ = ["WAY_OUT", "Carried", "ShardState", "dump", "load"]
-
 _Kind = TypeVar("_Kind")
 
 FORMAT: Final = 1
@@ -71,12 +69,12 @@ class ShardState(msgspec.Struct):
 
 
 class Carried(msgspec.Struct):
-    """The state of all processes."""
+    """The state of all processes. By default that before the first run."""
 
-    shards: list[bytes]
+    shards: list[bytes] = []
     """Dumped `ShardState`s."""
-    sessions: Sessions
-    learned_facts: LearnedFacts
+    sessions: Sessions = msgspec.field(default_factory=Sessions)
+    learned_facts: LearnedFacts = msgspec.field(default_factory=LearnedFacts)
     """The summary of all shards."""
     order: int = 0
     """Number of packets so far; later packets are counted from there."""

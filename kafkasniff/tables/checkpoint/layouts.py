@@ -335,7 +335,7 @@ def _complete(inspector: Inspector) -> None:
 
 _RUNS: Final = (
     Layout(ShardState, new=lambda: ShardState(Inspector(), Enricher(), set())),
-    Layout(Carried, new=lambda: Carried([], Sessions(), LearnedFacts())),
+    Layout(Carried, new=Carried),
     Layout(
         Inspector,
         {

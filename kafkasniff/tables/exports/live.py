@@ -33,15 +33,21 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.runtime.worker_processes import Background
 from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
-from kafkasniff.tables.exports.beginning import check_continues, load_state, new_state, read_carried
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.finalise import Finished, finish
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import ShardResult, parts
 from kafkasniff.tables.exports.staged import StagedFiles
-from kafkasniff.tables.exports.staging import inspected, new_stager, stage_rest, stage_unfinished, together_bytes
+from kafkasniff.tables.exports.staging import (
+    inspected,
+    load_state,
+    new_stager,
+    new_state,
+    stage_rest,
+    stage_unfinished,
+    together_bytes,
+)
 from kafkasniff.tables.exports.target import Deliver, open_export
-from kafkasniff.tables.rows.sessions import Sessions
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -147,13 +153,13 @@ class LiveExport:
 
     def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int, whole: int) -> None:
         target, options = self._target, self._options
-        check_continues(target, options)
+        target.check_continues(options)
         before = () if target.manifest is None else tuple(capture.name for capture in target.manifest.captures)
         self._index = len(before)
         self._names = (*before, interface)
         self._capture = ManifestCapture(interface, None, begun=datetime.now(UTC))
         # Names of topics and brokers from earlier runs stay valid.
-        learned_facts = read_carried(target, discard=discard_state).learned_facts
+        learned_facts = target.carried(discard=discard_state).learned_facts
         names = {topic_id: name for topic_id, (_, name) in learned_facts.topics.items()}
         catalog = Catalog({**given, **names}, learned_facts=LearnedFacts())
         self._state = new_state(options, catalog, sessions=self._predicate is not None)
@@ -162,7 +168,7 @@ class LiveExport:
         self._result = LiveResult(rows=dict.fromkeys(options.tables, 0), summary=self._state.inspector.summary)
         with target.output():
             self._carried = target.staged / _CARRIED
-            self._carried.put(dump(Carried([], Sessions(), learned_facts)))
+            self._carried.put(dump(Carried(learned_facts=learned_facts)))
         self._stage_on()
 
     def __enter__(self) -> Self:
@@ -226,7 +232,7 @@ class LiveExport:
                 given=given,
                 memory=self._budgets[0],
             )
-            made.state = dump(Carried([], Sessions(), carried.learned_facts, self._order))
+            made.state = dump(Carried(learned_facts=carried.learned_facts, order=self._order))
             self._commit(made)
         return self._result
 

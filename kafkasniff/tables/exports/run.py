@@ -16,7 +16,6 @@ from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.export_manifest import MAX_MANIFEST
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
-from kafkasniff.tables.exports.beginning import check_continues, first_states, read_carried, total
 from kafkasniff.tables.exports.captures import (
     Exported,
     Look,
@@ -41,6 +40,7 @@ from kafkasniff.tables.exports.shard import (
     shard_name,
 )
 from kafkasniff.tables.exports.staged import DamagedRunError
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.exports.target import RUN, ExportTarget, open_export
 from kafkasniff.tables.rows.staged import STAGED, staged_columns
 
@@ -88,8 +88,8 @@ class ExportRun:
         discard_state: bool = False,
         streams: bool = False,
     ) -> None:
-        """Raises UsageError as `check_continues` does."""
-        check_continues(target, options, streams=streams)
+        """Raises UsageError as `ExportTarget.check_continues` does."""
+        target.check_continues(options, streams=streams)
         self.target = target
         self.options = options
         self.discard_state = discard_state
@@ -131,8 +131,8 @@ class ExportRun:
         return tuple(problem.detail for problem in self.problems)
 
     def carried(self) -> Carried:
-        """The state that the last run left. Raises as `read_carried`."""
-        return read_carried(self.target, discard=self.discard_state)
+        """The state that the last run left. Raises as `ExportTarget.carried`."""
+        return self.target.carried(discard=self.discard_state)
 
     def commit(
         self, made: Finished, summary: Summary, *, broken: bool, engine: Engine = "local", batch: int | None = None
@@ -302,7 +302,7 @@ class _LocalRun(msgspec.Struct):
                 memory=self.memory,
                 values=self.values,
             )
-        summary = total(result.summary for result in results)
+        summary = Summary.total(result.summary for result in results)
         result = run.commit(made, summary, broken=any(result.broken for result in results))
         result.resumed = self.resumed
         return result

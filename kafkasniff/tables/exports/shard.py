@@ -27,11 +27,10 @@ from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import ShardState, dump
-from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import DamagedRunError, StagedFiles, check_staged
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_unfinished
+from kafkasniff.tables.exports.staging import load_state, new_stager, stage, stage_unfinished
 from kafkasniff.tables.rows.staged import STAGED
 
 if TYPE_CHECKING:

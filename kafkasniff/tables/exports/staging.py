@@ -1,4 +1,4 @@
-"""Step 1: events to staged rows, and the names that the run learns."""
+"""Step 1: events to staged rows, and the names that the run learns. Its state is that of the last run, or a new one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 import pyarrow as pa
 
-from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector, number_from, reshard
 from kafkasniff.engine.message_table import Output, PairColumns, PairFinder
 from kafkasniff.engine.roles import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka.messages.message_plan import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Connection, Exchange, Message, Problem, SaslToken, Summary
@@ -25,8 +26,7 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, checked_memory
 from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_lines import AddedNames
-from kafkasniff.tables.checkpoint import ShardState
-from kafkasniff.tables.exports.beginning import new_state
+from kafkasniff.tables.checkpoint import WAY_OUT, Carried, ShardState, dump, load
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles, together
 from kafkasniff.tables.rows import ExchangeRows
@@ -299,6 +299,73 @@ def _body_json(message: Message) -> str:
     return orjson.dumps(body, default=_default).decode()
 
 
+# -- the state of a shard ----------------------------------------------------------------------------------------------
+
+
+def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> ShardState:
+    """The initial state of a shard. `sessions`: a filter has to know the topics of fetch sessions."""
+    inspector = Inspector(
+        ports=options.ports,
+        records=options.decode_records,
+        show_secrets=options.show_secrets,
+        max_frame=options.max_frame,
+        connections=True,
+        headers=options.reads_headers,
+        network="links" if "transport" in options.tables else "nothing",
+    )
+    if catalog.learned_facts is None:
+        catalog.learned_facts = LearnedFacts()
+    enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
+    enricher.notes_missed = options.bodies and "exchanges" in options.tables
+    logins = Logins() if "connections" in options.tables else None
+    return ShardState(inspector, enricher, set(), logins=logins)
+
+
+def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
+    """The state of a shard. Raises UsageError as `checkpoint.load` does, and if its options are others.
+
+    The manifest's options were compared before (`check_continues`). But the state's options are the ones that decode,
+    and a writer of a state file must not decide whether secrets are shown.
+    """
+    state = load(dumped, ShardState)
+    # The run sets the memory budget.
+    state.inspector.limit_messages(DEFAULT_MEMORY)
+    if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
+        raise UsageError(f"this state has other options than its export: {WAY_OUT}")
+    if (state.logins is not None) != ("connections" in options.tables):
+        raise UsageError(f"this state has other tables than its export: {WAY_OUT}")
+    return state
+
+
+def first_states(
+    carried: Carried, shards: int, options: ExportOptions, given: Mapping[str, str], *, sessions: bool = False
+) -> list[bytes]:
+    """The initial state of each shard, dumped. `given` are names by topic id; for `sessions` see `new_state`."""
+    if len(carried.shards) == shards:
+        return carried.shards
+    found: list[bytes] = []
+    for number in range(shards):
+        catalog = Catalog(given, learned_facts=LearnedFacts())
+        state = new_state(options, catalog, sessions=sessions)
+        if carried.shards:
+            before = [load_state(shard, options) for shard in carried.shards]
+            inspectors: list[Inspector] = [shard_state.inspector for shard_state in before]
+            state.inspector = reshard(inspectors, number, shards)
+            state.enricher.count_into(state.inspector.summary)
+            for shard_state in before:
+                state.enricher.missed |= shard_state.enricher.missed
+                state.enricher.catalog.absorb(shard_state.enricher.catalog)
+            state.start_ns = before[0].start_ns
+            logins = [shard_state.logins for shard_state in before if shard_state.logins is not None]
+            if logins:
+                state.logins = logins[0]
+                logins[0].absorb(logins[1:], state.inspector.open_numbers)
+        else:
+            number_from(state.inspector, number)
+        found.append(dump(state))
+    return found
+
+
 # -- batches of packets to staged rows ---------------------------------------------------------------------------------
 
 TOGETHER_BYTES: Final = 16 << 20
@@ -407,6 +474,12 @@ def stage_rest(
 
     `events` is called with the inspector's output.
     """
+
+    def take(rest: list[Output]) -> None:
+        if events is not None:
+            events(rest)
+        stager.take(rest)
+
     together: list[Output] = []
     size, most = 0, together_bytes(state.inspector)
     inspector = state.inspector
@@ -416,21 +489,15 @@ def stage_rest(
         del slice_
         size += state.inspector.slice_bytes
         if size > most or len(together) > TOGETHER:
-            _take_rest(stager, together, events)
+            take(together)
             together, size = [], 0
-    _take_rest(stager, together, events)
+    take(together)
     stager.take_links(inspector.take_links())
     stager.flush()
     files.close()
     learned_facts = state.enricher.catalog.learned_facts
     assert learned_facts is not None
     learned_facts.hosts.update(state.inspector.names)
-
-
-def _take_rest(stager: Stager, rest: list[Output], events: Callable[[Sequence[Output]], object] | None) -> None:
-    if events is not None:
-        events(rest)
-    stager.take(rest)
 
 
 def stage_unfinished(
@@ -495,14 +562,7 @@ class CountedRows:
         self._state.limit_memory(budget)
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
-        self._stager = new_stager(
-            self._state,
-            options,
-            predicate,
-            self,
-            bodies=bodies,
-            columns=columns,
-        )
+        self._stager = new_stager(self._state, options, predicate, self, bodies=bodies, columns=columns)
 
     @property
     def summary(self) -> Summary:

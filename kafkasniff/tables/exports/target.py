@@ -30,6 +30,7 @@ from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.runtime.export_manifest import FORMAT, MANIFEST, MAX_MANIFEST
 from kafkasniff.runtime.object_store import SCHEMES, ChangedObjectError, ObjectStore, ObjectVersion, is_object_store
+from kafkasniff.tables.checkpoint import Carried, load
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.manifest import Engine, FileEntry, Manifest, TableEntry, WrittenFile, parse_manifest
 from kafkasniff.tables.exports.options import ExportOptions
@@ -76,6 +77,35 @@ class ExportTarget(ABC):
     @abstractmethod
     def state(self) -> bytes | None:
         """The state that the last run left, if any. Raises OutputError."""
+
+    def carried(self, *, discard: bool = False) -> Carried:
+        """The state of the last run, in parts; with `discard` an empty one.
+
+        Raises OutputError, and UsageError as `kafkasniff.tables.checkpoint.load` does.
+        """
+        state = None if discard else self.state()
+        return Carried() if state is None else load(state, Carried)
+
+    def check_continues(self, options: ExportOptions, *, streams: bool = False) -> None:
+        """Raises UsageError if the export has other options, or only one of it and the run is a stream (`streams`).
+
+        A stream numbers its captures itself.
+        """
+        manifest, name = self.manifest, self.name
+        if manifest is None:
+            return
+        if manifest.batch is not None and not streams:
+            raise UsageError(f"a stream writes into {name}; name a new folder")
+        if manifest.batch is None and streams:
+            raise UsageError(f"{name} is not the export of a stream; name a new folder")
+        old, new = manifest.options, options.public
+        if old.payload.form == new.payload.form != "shown" and old.payload != new.payload:
+            raise UsageError(
+                f"{name} has hashes with another salt; give the same with --hash-salt, or name a new folder"
+            )
+        for field in new.__struct_fields__:
+            if getattr(old, field) != getattr(new, field):
+                raise UsageError(f"{name} was exported with other options ({field}); name a new folder")
 
     @abstractmethod
     def discard(self) -> None:

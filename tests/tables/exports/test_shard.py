@@ -10,17 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint import Carried
 from kafkasniff.tables.exports import shard as module
-from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import CHECKPOINT, Hooks, ReadingProgress, ShardResult, ShardTask, parts, run_shard
 from kafkasniff.tables.exports.staged import DamagedRunError, StagedTable
+from kafkasniff.tables.exports.staging import first_states
 from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.sessions import Sessions
 from tests.choice import one_in
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
@@ -43,7 +41,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def task_of(captures: Sequence[Path], folder: Path, options: ExportOptions | None = None, **more: Any) -> ShardTask:
     options = options or ExportOptions()
-    (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, options, {}, sessions=False)
+    (state,) = first_states(Carried(), 1, options, {}, sessions=False)
     return ShardTask(
         folder=open_own_folder(folder, make=True) / "shard-00000",
         options=options,

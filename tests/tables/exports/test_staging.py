@@ -15,13 +15,13 @@ from kafkasniff.model import NO_TIME
 from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.checkpoint import ShardState
 from kafkasniff.tables.exports import staging
-from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import (
     ROW_BYTES,
     ROWS_PART,
     Stager,
     new_stager,
+    new_state,
     stage,
     stage_rest,
     together_bytes,
