@@ -99,8 +99,10 @@ class Partials:
         self._lost = Lost() if lost is None else Lost(*msgspec.structs.astuple(lost))
         self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
-        self._folds_encoded = bool(shape.keys) and (
-            not shape.measures or any(how != "first" for _, _, how in shape.measures)
+        self._folds_encoded = (
+            bool(shape.keys)
+            and not shape.each
+            and (not shape.measures or any(how != "first" for _, _, how in shape.measures))
         )
         """Only then are texts never sorted."""
         self._reduces = True

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
-from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.analysis.partials import ENCODED_ROWS, Partials, Shape
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of, middle_of, percentiles
 from kafkasniff.analysis.questions import find_question
 from kafkasniff.analysis.timing import Timing, TimingParameters
@@ -69,6 +69,14 @@ def test_groups_are_dropped_as_a_whole() -> None:
     kept = {key for key, *_ in left}
     assert len(left) == 8 * len(kept)
     assert 9 in kept
+
+
+def test_many_rows_of_a_group_are_sorted_by_texts() -> None:
+    keys = (("group", pa.int64()), ("place", pa.int64()), ("api", pa.string()))
+    part = Partials(Shape(keys=keys, order=("place",), keep="earliest", group=("group",), each=2, bound=30))
+    texts = pa.array(["b", "a"] * (ENCODED_ROWS // 2)).dictionary_encode()
+    part.add({"group": [1] * ENCODED_ROWS, "place": [7] * ENCODED_ROWS, "api": texts})
+    assert sorted(part.table()["api"].to_pylist()) == ["a", "b"]
 
 
 @given(st.data())
