@@ -34,7 +34,7 @@ const MIN_STALL_NS = 500_000_000;
 const SLOW_TRIP_NS = 250_000_000;
 /// Fewer retransmissions do not prove that nothing arrives.
 const MIN_RETRIES = 2;
-/// A sender that paused for this long, and for so many times its usual pause, may have been cut off.
+/// A sender that paused for this long, and for this many times its usual pause, may have been cut off.
 const MIN_PAUSE_NS = 1_000_000_000;
 const UNUSUAL = 16;
 /// Fewer segments of the size before the pause may be lost by chance.

@@ -75,7 +75,7 @@ def test_a_hole_counts_if_the_receiver_has_it_too(line: Timeline, acknowledged: 
 
 
 def resumed(line: Timeline, *, pause: float = 5000, first: int = 1, lost: int = 1000) -> None:
-    """After a pause, the client sends so many segments, and what it had sent after them is missing until it comes."""
+    """After a pause, the client sends a few segments, and what it had sent after them is missing until it comes."""
     for number in range(first):
         line.data("client", pause + number, bytes(100))
     acked = line.acked("broker", pause + 10)

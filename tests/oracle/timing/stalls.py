@@ -23,7 +23,7 @@ MIN_RETRIES: Final = 2
 
 MIN_PAUSE_NS: Final = 1_000_000_000
 UNUSUAL: Final = 16
-"""A sender that paused for this long, and for so many times its usual pause, may have been cut off."""
+"""A sender that paused for this long, and for this many times its usual pause, may have been cut off."""
 MIN_LOST: Final = 2
 """Fewer segments of the size before the pause may be lost by chance."""
 REORDERED_NS: Final = 3_000_000
