@@ -22,7 +22,6 @@ from tests.tables.exports.exported import manifest, rows
 FOLDER = ROOT / "docs" / "systemd"
 CAPTURE = FOLDER / "kafkasniff-capture.service"
 EXPORT = FOLDER / "kafkasniff-export.service"
-TIMER = FOLDER / "kafkasniff-export.timer"
 UNITS = sorted(FOLDER.iterdir())
 INSTALLED = "/opt/kafkasniff/bin/kafkasniff"
 """Where the units look for the program."""
@@ -86,24 +85,6 @@ def test_the_capture_is_a_valid_command() -> None:
     writing = take_writing(options, _seconds)
     assert writing.name.startswith("kafka-")
     assert (writing.rotation.size, writing.rotation.seconds, writing.rotation.files) == (100 << 20, 600.0, 200)
-
-
-def test_the_export_is_a_valid_command() -> None:
-    shell, flags, script = command(EXPORT)
-    assert (shell, flags) == ("/bin/sh", "-euc")
-    found = re.findall(rf'{INSTALLED} (.*?) "\$@"', script)
-    assert len(found) == script.count(INSTALLED) == 1
-    options = parsed([*shlex.split(found[0]), "kafka-1.pcapng", "kafka-2.pcapng"])
-    assert options["output"] == "tables"
-    assert options["captures"] == ("kafka-1.pcapng", "kafka-2.pcapng")
-
-
-def test_both_services_share_a_user_and_a_folder() -> None:
-    capture, export = settings(CAPTURE), settings(EXPORT)
-    for key in ("User", "DynamicUser", "StateDirectory", "StateDirectoryMode", "WorkingDirectory", "UMask"):
-        assert capture[key] == export[key], key
-    assert settings(TIMER).get("Unit", [EXPORT.name]) == [EXPORT.name]
-    assert TIMER.stem == EXPORT.stem
 
 
 @pytest.mark.extended

@@ -44,12 +44,6 @@ def sent_again(line: Timeline, *times: float) -> None:
         line.add(time, packet.but(ident=50 + number))
 
 
-def unseen(line: Timeline, milliseconds: float, size: int) -> None:
-    """A segment that the capture lacks."""
-    line.data("client", milliseconds, bytes(size))
-    line.packets.pop()
-
-
 @pytest.mark.parametrize("answered", [True, False])
 def test_retransmissions(line: Timeline, answered: bool) -> None:
     sent_again(line, 400, 800, 1600)
@@ -66,7 +60,8 @@ def test_retransmissions_within_the_usual_time(line: Timeline) -> None:
 
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_hole_counts_if_the_receiver_has_it_too(line: Timeline, acknowledged: bool) -> None:
-    unseen(line, 200, 1448)
+    line.data("client", 200, bytes(1448))
+    line.packets.pop()
     line.data("client", 201, bytes(300))
     ack = line.acked("broker", 202)
     if not acknowledged:
