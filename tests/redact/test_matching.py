@@ -170,12 +170,12 @@ def test_the_size_of_batches_makes_no_difference(tmp_path: Path) -> None:
 # -- which packets -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "librdkafka-snaplen-128.pcap"])
+@pytest.mark.parametrize("name", ["java-internal-topics.pcap", "kraft-two-brokers.pcap"])
 def test_packets_on_the_disk_are_changed_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outs = [tmp_path / "before.pcap", tmp_path / "after.pcap"]
     for kept, out in zip((output_files.KEPT, 0), outs, strict=True):
         monkeypatch.setattr(output_files, "KEPT", kept)
-        write(ROOT / "captures" / name, out)
+        write(ROOT / "captures" / name, out, chunk_size=4096)
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
