@@ -251,8 +251,8 @@ class SaslFailures(Detector[SaslThresholds]):
             if refusal.takes is None and refusal.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
                 by_mechanism.setdefault(refusal.mechanism, []).append(refusal)
         findings: list[Finding] = []
-        told: set[int] = set()
-        """Refusals that a finding about all principals covers."""
+        covered: set[int] = set()
+        """Refusals (`id`) that a finding about all principals covers."""
         for mechanism, alike in by_mechanism.items():
             yes, no = accepted.get(mechanism, []), refused.get(mechanism, [])
             again = _accepted_again(yes, no)
@@ -261,13 +261,13 @@ class SaslFailures(Detector[SaslThresholds]):
             worked = {login.user for login in yes if login.time < users.get(login.user, 0)}
             nobody = not any(login.time > min(users.values(), default=0) for login in yes)
             if sum(again.values()) >= SEVERAL:
-                told.update(map(id, alike))
+                covered.update(map(id, alike))
                 findings.append(self._unreliable(alike, again))
             elif len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
-                told.update(map(id, alike))
+                covered.update(map(id, alike))
                 findings.append(self._backend(alike, sorted(users), len(worked)))
         for refusal in refusals:
-            if id(refusal) in told:
+            if id(refusal) in covered:
                 continue
             renewals = [
                 granted.get(each.connection_id, FOREVER) < (each.time_ns or 0)

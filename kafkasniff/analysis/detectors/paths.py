@@ -45,7 +45,7 @@ FAR_NS: Final = 200_000_000
 SEVERAL: Final = 2
 """Connections whose fastest round trip is long, while that of others is short, show a queue on the path."""
 WAITED: Final = 3
-"""So many slow round trips of a connection, a third of those that were measured, show the same."""
+"""This many slow round trips of a connection, a third of those that were measured, show the same."""
 ENOUGH: Final = 20
 """Packets of a connection without a handshake: an acknowledgement of few may have been delayed."""
 WAY_COLUMNS: Final = (

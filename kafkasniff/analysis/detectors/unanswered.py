@@ -748,7 +748,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     "quota connection_creation_rate of the address, and find clients that connect too often "
                     "(connection-churn)."
                     if accepted
-                    else "Look at the active controller and its disk, above all: the metrics of its event queue "
+                    else "Look at the active controller, above all at its disk: the metrics of its event queue "
                     "(EventQueueTimeMs, EventQueueProcessingTimeMs), and `kafka-metadata-quorum describe "
                     "--replication` for controllers that lag behind."
                     if controller
